@@ -1,8 +1,8 @@
-"""Old and new side by side: two levels of a factor of one study, or two studies.
+"""Compare old and new: two levels of a factor of one study, or two studies.
 
-Two levels were measured in the same rounds, so that differences can be told. Of two studies, which
-ran on different days, they can be told only beside settings that are known to be unchanged. The
-rule is `storewise.analysis.decision.compare`.
+Two levels are measured in the same rounds, so differences can be tested. Two studies ran on
+different days: a test needs settings that are known to be unchanged. The rule is
+`storewise.analysis.decision.compare`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SIDES = ("old", "new")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is compared; nothing named means all."""
+    """The phases and measures to compare; empty means all."""
 
     phases: Sequence[str] = ()
     measures: Sequence[str] = ()
@@ -38,7 +38,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What differs between old and new.
+    """The differences between old and new.
 
     `figures` has a row per setting and figure that both have: a column per factor that rows are
     matched by, FIGURE, n_old, old, n_new, new (rounds and geometric means), answer, and the columns
@@ -116,8 +116,8 @@ def _differences(
 
 
 def _canary_words(old: Tables, new: Tables) -> str:
-    """How fast the machines were, by the canary: a small fixed piece of work that each trial begins
-    with. Empty where one has none."""
+    """The ratio of processor speeds by the canary (`storewise.metrics.canary`), in words; empty if
+    one study has none."""
     means = []
     for host in (old.host, new.host):
         values = host.loc[(host["metric"] == "canary_cpu") & (host["mean"] > 0), "mean"]
@@ -165,8 +165,8 @@ def _compared(
 
 
 def _matched_by(old: pd.DataFrame, new: pd.DataFrame) -> list[str]:
-    """Factors that rows must have equal levels of: all but those with a single level, another one
-    on each side. That is what is compared."""
+    """The factors whose levels must be equal in matched rows: all except those with a single,
+    different level on each side, which are the subject of the comparison."""
     no_factors = {"trial", "round", "value", *FIGURE}
     names = [name for name in dict.fromkeys([*old, *new]) if name not in no_factors]
     levels = {n: [set(map(_word, rows.get(n, [None]))) for rows in (old, new)] for n in names}
@@ -174,7 +174,7 @@ def _matched_by(old: pd.DataFrame, new: pd.DataFrame) -> list[str]:
 
 
 def _answer(row: Mapping[str, Any]) -> str:
-    """What is told of a figure, with the direction where it is different."""
+    """The answer for a figure, with the direction if it is different."""
     if row["told"] != "different":
         return str(row["told"])
     if row["kind"] == SIZE:

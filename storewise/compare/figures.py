@@ -1,7 +1,7 @@
-"""What is compared of a study: one number per trial and figure.
+"""The figures of a study to compare: one number per trial and figure.
 
 A figure is the rate of a phase, p99 or the mean time of its operations, or a size. A step is
-known by its parameters, not by its number.
+identified by its parameters, not by its number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from storewise.analysis.model.tables import Tables
 
 RATE, TIME, SIZE = "rate", "time", "size"
 SIZES = ("bytes_per_document", "inodes")
-#: What a figure is known by.
+#: Columns that identify a figure.
 FIGURE = ["phase", "step", "measure", "kind"]
 
 
@@ -59,7 +59,7 @@ def figures_of(tables: Tables) -> pd.DataFrame:
 
 
 def _steps(rows: pd.DataFrame) -> pd.Series:
-    """Of each row the parameters of its step in words. Steps with the same ones are counted."""
+    """The parameters of each row's step in words; steps with equal parameters are numbered."""
     steps = rows.drop_duplicates(["trial", "phase", "step"])
     words = pd.Series([_words(row) for row in records(steps)], steps.index, dtype=object)
     again = steps.assign(words=words).groupby(["trial", "phase", "words"]).cumcount() + 1

@@ -1,4 +1,4 @@
-"""Whether a comparison lets new pass: `--fail-if-slower 10%`."""
+"""Pass or fail a comparison against a limit: `--fail-if-slower 10%`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Gate:
     held: int
 
     def fails(self, *, strict: bool) -> bool:
-        """Whether new is refused; `strict` refuses also what cannot be told."""
+        """Whether new fails; with `strict` it also fails if the test is inconclusive."""
         return len(self.slower) > 0 or (strict and len(self.unsure) > 0)
 
 
@@ -51,7 +51,7 @@ def parse_limit(text: str) -> float:
 
 
 def gate(comparison: Comparison, limit: float) -> Gate:
-    """Hold the rates and times of a comparison to a limit (a share: 0.1 for 10 %).
+    """Test the rates and times of a comparison against a limit (a share: 0.1 for 10 %).
 
     A rate is slower where new over old lies below 1 - limit, a time where it lies above 1 + limit.
     That is shown where p (Student's t, one-sided, adjusted over all of them by Holm's method) is

@@ -1,4 +1,4 @@
-"""The study that can tell old from new: both are levels of one factor, in the same rounds."""
+"""Generate a study that measures old and new in the same rounds, as levels of one factor."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def print_text(comparison: Comparison, gate: Gate | None, console: Console) -> N
         console.print(Text(f"{comparison.machines}."))
     console.print(Text(f"Old: {comparison.old}\nNew: {comparison.new}"))
     if comparison.differences:
-        _head("What differs beside the figures", console)
+        _head("Different conditions", console)
         table = Table("", "only old", "only new", box=None)
         for one in comparison.differences:
             table.add_row(*(Text(word or "-", overflow="fold") for word in one))
@@ -86,7 +86,7 @@ def _figures(rows: pd.DataFrame, shown: Sequence[str]) -> Table:
 
 
 def ratio_words(value: float) -> str:
-    """A ratio with as many digits as say something."""
+    """A ratio with its significant digits."""
     return f"{value:.2f}" if 0.1 <= value < 100 else number(value)
 
 
@@ -100,7 +100,7 @@ def interval_words(row: Mapping[str, Any]) -> str:
 
 
 def statement(comparison: Comparison) -> str:
-    """How many figures there are of each answer, and how they were told."""
+    """The number of figures by answer, and the method."""
     figures = comparison.figures
     words = ", ".join(f"{n} {answer}" for answer, n in figures["answer"].value_counts().items())
     rounds = [f"{figures[f'n_{side}'].max()} rounds of {side}" for side in ("old", "new")]
@@ -120,7 +120,7 @@ def statement(comparison: Comparison) -> str:
 
 
 def gate_lines(gate: Gate, shown: Sequence[str]) -> list[str]:
-    """What the limit makes of the comparison, a line each."""
+    """The results of the gate, one per line."""
     limit = f"{100 * gate.limit:g} %"
     lines = [
         f"Slower by more than {limit}: {_words(row, shown)}: new/old {ratio_words(row['ratio'])} "

@@ -1,1 +1,1 @@
-"""Clients at work: worker jobs, processes, threads, barriers."""
+"""The load generator: worker jobs, client processes, threads, barriers."""

@@ -25,11 +25,11 @@ def arrivals(
     seed: int,
     step: int,
 ) -> Iterator[int]:
-    """Intended starts of one client's operations, in ns from the step's start, rising, no end.
+    """Intended starts of one client's operations, in ns from the step's start; endless.
 
-    All clients together begin `rate` operations a second. `constant`: each client begins one every
-    clients / rate seconds, and the clients take turns evenly. `poisson`: gaps of each client are
-    exponential with that mean (independent Poisson processes add up to one of the sum of their
+    All clients in total begin `rate` operations per second. `constant`: each client begins one
+    every clients / rate seconds, and the clients take turns evenly. `poisson`: gaps of each client
+    are exponential with that mean (independent Poisson processes add up to one of the sum of their
     rates), from a stream that belongs to seed, step and client.
     """
     interval = clients / rate * NS
@@ -50,12 +50,12 @@ def _poisson(interval: float, generator: np.random.Generator) -> Iterator[int]:
 
 @dataclass(slots=True)
 class Pace:
-    """How an open loop kept its pace; of several clients: sums, and the longest times."""
+    """How well an open loop kept its rate; for several clients sums, and the longest times."""
 
     intended: int = 0
-    """Operations that were meant to begin within the step."""
+    """Operations with an intended start within the step."""
     unserved: int = 0
-    """Those of them that had not begun when the step's time was over."""
+    """Intended operations that had not begun at the end of the step."""
     span: int = 0
     """ns from the step's start to the last intended start."""
     late: int = 0

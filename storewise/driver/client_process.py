@@ -83,7 +83,7 @@ def client_process(
 
 
 def serve(job: WorkerJob, process: int, connection: Connection, counters: SharedCounters) -> None:
-    """Obey the worker until END; a failure is sent to it."""
+    """Execute the worker's commands until END; a failure is sent to it."""
     with suppress(OSError):  # of the pipe: the worker has gone
         try:
             _ClientProcess(job, process, connection, counters).run()
@@ -178,7 +178,7 @@ class _ClientProcess:
             ]
             try:
                 gate.wait()
-                # What is alive now stays: the collector need not look at it again and again.
+                # Exclude existing objects from garbage collection: they live until the end.
                 gc.collect()
                 gc.freeze()
                 self.connection.send(Message.READY)

@@ -1,4 +1,4 @@
-"""Where the stores of an embedded engine are and which one holds a document.
+"""Store directories of embedded engines, and the placement of documents in them.
 
 A loading worker makes one directory ``p<process>`` per process; a reading client sees those of all
 workers in shard order, so that a shard's number is its store's place.
@@ -20,7 +20,7 @@ from storewise.metrics.inodes import Inodes, inodes_of_paths
 from storewise.s3.uri import is_remote
 from storewise.workloads.registry import workload
 
-#: What clients of earlier phases left for later ones.
+#: Notes of clients of earlier phases.
 Notes = Sequence[Mapping[str, Any]]
 
 
@@ -43,7 +43,7 @@ def make_stores(worker_store: Path, processes: int) -> None:
 
 
 def writing_cluster(job: WorkerJob, process: int, notes: Notes) -> Cluster:
-    """What a process of an embedded engine connects to that loads its store, or changes it."""
+    """The cluster for a process that loads or changes its own store of an embedded engine."""
     store = process_store(job.store or job.stores[job.worker], process)
     number = job.worker * job.trial.processes + process
     sources = tuple(source for source in _sources(job, notes) if source.store == number)
@@ -51,7 +51,7 @@ def writing_cluster(job: WorkerJob, process: int, notes: Notes) -> Cluster:
 
 
 def reading_cluster(job: ClientJob, notes: Notes) -> Cluster:
-    """What a reading process connects to: the stores of all workers, in shard order."""
+    """The cluster for a reading process: the stores of all workers, in shard order."""
     trial = job.trial
     stores = tuple(process_store(s, p) for s in job.stores for p in range(trial.processes))
     for path in stores:

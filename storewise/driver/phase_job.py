@@ -68,7 +68,7 @@ _DEFER_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class PhaseJob:
-    """What the workflow asks of a job: the workers from `first` on, `per_job` of them at most."""
+    """A job of the workflow: the workers from `first` on, at most `per_job` of them."""
 
     trial: Trial
     phase: str
@@ -120,7 +120,7 @@ class Access:
 def _access(
     job: PhaseJob, name: str, worker: int, workers: int, needs: Sequence[Path]
 ) -> Iterator[Access]:
-    """The frame of a worker's job called `name`, once all files that it needs are there."""
+    """Wait for the files in `needs`, then yield the access of the worker's job `name`."""
     trial, log_file = job.trial, job.logs / f"{name}.log"
     defer = _DEFER_SECONDS if job.served else 0.0
     with (

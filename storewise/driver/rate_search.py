@@ -33,7 +33,7 @@ PRECISION = 1.02
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What one worker measured in a step, warm-up left out of the histogram."""
+    """One worker's measurements of a step; the histogram excludes the warm-up."""
 
     intended: int
     succeeded: int
@@ -59,7 +59,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class HighestRate:
-    """What a search found."""
+    """The result of a search."""
 
     rate: float | None
     """Operations/s; None where no rate met the limit."""
@@ -121,7 +121,7 @@ class RateSearch:
         return [Sample(self._job.phase, "highest_rate", rate, "1/s", step)]
 
     def warnings(self) -> list[str]:
-        """Where the highest rate is not known, or not for sure."""
+        """Warnings if the highest rate is unknown or uncertain."""
         search, found = self._search, highest_rate(self._tried)
         limit = f"percentile {search.percentile:g} of {search.limit_ms:g} ms"
         texts = []
@@ -170,7 +170,7 @@ def next_rate(search: SearchParams, tried: Sequence[Tried]) -> float | None:
 
 
 def highest_rate(tried: Sequence[Tried]) -> HighestRate:
-    """What the steps of a search, at whatever rates, have shown."""
+    """The highest rate that follows from the steps of a search."""
     best = max(_reliable(tried), default=None)
     return HighestRate(
         best,

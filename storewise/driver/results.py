@@ -1,4 +1,4 @@
-"""From what the clients of a step recorded to rows of the result and intervals of the log."""
+"""Convert the recordings of a step's clients to rows of the result and intervals of the log."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from storewise.workloads.contract import LoadedFile, RefusedFile
 
 @dataclass(slots=True)
 class ProcessResult:
-    """What a client process did in a step."""
+    """Everything that a client process recorded in a step."""
 
     recorded: Recorded = field(default_factory=Recorded)
     end: int = 0
-    """When it had nothing more to do, in ns of perf_counter."""
+    """When its last client ended, in ns of perf_counter."""
     disk_bytes: int | None = None
-    """After a load: the size of its store; None where another process tells it."""
+    """After a load: the size of its store; None if another process reports it."""
     loaded: list[LoadedFile] = field(default_factory=list)
     refused: list[RefusedFile] = field(default_factory=list)
     notes: list[dict[str, Any]] = field(default_factory=list)

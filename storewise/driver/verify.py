@@ -1,4 +1,4 @@
-"""Is everything in the store that was acknowledged, and is it what was parsed?"""
+"""Verification of a trial's store: acknowledged documents must be present and correct."""
 
 from __future__ import annotations
 

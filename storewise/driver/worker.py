@@ -184,7 +184,7 @@ class _Worker:
             self.log.warning("left out: %s", refused.reason)
 
     def judge(self, result: StepResult) -> None:
-        """Say what the step did; raise where no operation at all succeeded."""
+        """Log the step's totals and warnings; raise if no operation succeeded."""
         step, counters = result.step, list(result.counters())
         operations = sum(counter.operations for _, counter in counters)
         errors = sum(counter.errors for _, counter in counters)
@@ -218,12 +218,12 @@ class _Worker:
         self.warnings.append(f"{self.job.phase}, step {step.number}: {text}")
 
     def meet(self, name: str) -> None:
-        """Wait until all workers of the phase have come here."""
+        """Wait at the barrier `name` for all workers of the phase."""
         parties = [str(worker) for worker in range(self.job.trial.workers)]
         Barrier(self.job.live, parties, name).wait(str(self.job.worker), self.pool.check)
 
     def watched(self) -> Watched:
-        """What the sampler looks at; of servers, their nodes' own samplers look at the store."""
+        """What the sampler measures; for servers, the nodes' samplers measure the store."""
         job = self.job
         store: tuple[Path, ...] = ()
         if self.embedded and job.store is not None:
@@ -240,8 +240,7 @@ class _Worker:
         )
 
     def start_census(self) -> Census | None:
-        """Of what this worker loads into stores in its own processes; of servers, their nodes take
-        it."""
+        """The census of this worker's embedded stores; None for servers, whose nodes take it."""
         job, store = self.job, self.job.store
         if not (self.spec.loads and self.embedded and self.engine.flags.stores) or store is None:
             return None

@@ -1,1 +1,1 @@
-"""What a study will take: time, hosts, money."""
+"""Estimates of a study's time, hosts and cost."""

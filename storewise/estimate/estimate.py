@@ -1,8 +1,8 @@
-"""What a study will cost before it runs: hours of hosts and money, with all that is assumed.
+"""The cost of a study before it runs: host hours and money, with all assumptions.
 
-Trials run one after another (`live_sessions` at a time). Each has a host of its own for every
-server and every worker for as long as it lives. A range takes all that is uncertain at its lowest,
-or at its highest, at once: no interval of a statistic.
+Trials run in sequence (`live_sessions` at a time). Each has its own host for every server and every
+worker during its lifetime. A range takes all uncertain values at their lowest, or at their highest:
+it is not a confidence interval.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WAITING = Amount((START_UP + IDLE) / 4, 0.0, START_UP + IDLE)
 
 
 class TooExpensive(StorewiseError):
-    """A run whose estimate is above the study's `max_cost`, or knows no price of its hosts."""
+    """The estimate of a run is above the study's `max_cost`, or its hosts have no price."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ def _by_engine(trials: Sequence[Trial], lengths: Mapping[str, Amount]) -> Iterat
 
 
 def _of_work(works: Iterable[Work], documents: Amount | None) -> Iterator[tuple[str, str]]:
-    """What the times of phases take for granted, as a term and a sentence."""
+    """The assumptions behind the times of phases, as (term, sentence)."""
     if documents is not None:
         yield "documents", f"{documents.text()}; {documents.source}"
     by_source: dict[tuple[str, str], list[Amount]] = {}
@@ -227,7 +227,7 @@ def _of_hosts(
     cloud: bool,
     here: bool,
 ) -> Iterator[tuple[str, str]]:
-    """What hours and money take for granted."""
+    """The assumptions behind hours and money, as (term, sentence)."""
     for servers in sorted({bool(node_jobs(trial)) for trial in trials}, reverse=True):
         which = f"a trial {'with' if servers else 'without'} servers"
         yield f"beside the phases of {which}", f"{beside[servers].text()} s, to start, verify, end"

@@ -1,6 +1,6 @@
-"""What a trial has to do, and at which rate: documents, operations, and the seconds they take.
+"""The work of a trial and its expected duration: documents, operations, rates, seconds.
 
-What earlier results of the study say comes first; what nobody has measured is a stated default.
+Rates come from earlier results of the study, otherwise from stated defaults.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DEFAULT_FACTOR, MEASURED_FACTOR, SIZE_FACTOR = 4.0, 2.0, 1.5
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """A number, the range in which it is expected, and where it is from."""
+    """An expected number with its range and its source."""
 
     mean: float
     low: float
@@ -123,7 +123,7 @@ def documents_of(study: Study, results: Path) -> Amount:
             paths = list_inputs(study.inputs.paths)
             files, each, known = len(paths), _text_of(paths), "the sizes of the files"
         except StorewiseError as error:
-            # Who asks what it will cost need not have the data yet.
+            # An estimate must be possible before the data exist.
             why = str(error).partition(";")[0]
             known = f"`corpus`, as the inputs cannot be looked at: {why}"
     taken, sample = float(files), study.inputs.sample
@@ -137,7 +137,7 @@ def documents_of(study: Study, results: Path) -> Amount:
 
 
 def _same(study: Study, results: Path) -> bool:
-    """Whether the results are of these very inputs."""
+    """Whether the results were measured with the same inputs."""
     kept = results / layout.STUDY
     try:
         text = kept.read_text(encoding="utf-8")
@@ -145,7 +145,7 @@ def _same(study: Study, results: Path) -> bool:
     except FileNotFoundError:
         return True  # inputs are listed before the first run writes its study
     except (OSError, ValueError):
-        return False  # what is wrong with it is the analysis's to say
+        return False  # the analysis reports the error
 
 
 def _text_of(paths: Sequence[str]) -> float:
@@ -173,7 +173,7 @@ class Rates:
             for (name, phase, measure), rows in places:
                 self._measured[str(name), str(phase), str(measure)] = _measured(rows)
         except (OSError, ValueError, KeyError):
-            pass  # nothing was measured yet, or what is wrong is not ours to say
+            pass  # nothing was measured yet, or the analysis reports the error
 
     def of(self, trial: Trial, phase: str, measure: str) -> Amount:
         """A rate of a phase: measured with the trial's engine, whatever the other levels and the
@@ -240,8 +240,8 @@ def work_of(trial: Trial, documents: Amount | None, rates: Rates) -> Work:
 def _step(
     trial: Trial, phase: Phase, override: Mapping[str, Any], documents: Amount | None
 ) -> Amount | tuple[Amount, str, float]:
-    """The time of one step in s; where it rests on a rate what there is to do, the measure of the
-    rate, and the seconds that it takes at most."""
+    """The time of one step in s; if it depends on a rate: the amount of work, the measure of the
+    rate, and the upper limit of the time in s."""
     known = workload(trial.workload)
     spec = known.phases[phase.name]
     values = {**phase.params, **override}

@@ -19,7 +19,7 @@ Mode = Literal["lines", "level", "markers", "lines+markers", "bars", "area"]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value, its interval, and what is said of it."""
+    """One value with its interval and its tooltip."""
 
     x: Any
     y: Any
@@ -33,8 +33,7 @@ class Point:
 
     @property
     def unsure(self) -> bool:
-        """Whether its interval is too wide to say anything: the point is drawn hollow, without
-        it."""
+        """Whether its interval is too wide to be useful: the point is drawn hollow, without it."""
         return too_wide(self.low, self.high)
 
     @property
@@ -99,7 +98,7 @@ class Chart:
 
     panels: Sequence[Panel]
     note: str = ""
-    """What holds for all panels."""
+    """A note on all panels."""
 
 
 def level_axis(label: str, levels: Iterable[Any], scale: Scale | None = None) -> Axis:

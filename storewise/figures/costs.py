@@ -1,4 +1,4 @@
-"""What documents cost: bytes on disk, money or hours."""
+"""Figures of storage and cost: bytes on disk, money or host hours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the processors of hosts did, and how nodes differ."""
+"""Figures of host CPU over time, and of latency and CPU by node."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ _MOST = 18
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A figure as made: no `picture` where the study has nothing of it, and where it could not be
-    drawn; then `error` says why."""
+    """A drawn figure; `picture` is None if the study has no data for it, or if drawing failed with
+    `error`."""
 
     name: str
     picture: Picture | None = None
@@ -74,13 +74,13 @@ def _made(name: str, tables: Tables) -> Made:
             return Made(name)
         return Made(name, draw(replace(chart, panels=chart.panels[:_MOST]), name))
     except (ValueError, KeyError, IndexError, TypeError, ArithmeticError) as error:
-        # Whatever odd results a plot meets, the page must come, with a warning.
+        # A failed plot must not prevent the page: it becomes a warning.
         return Made(name, error=f"{type(error).__name__}: {error}")
 
 
 def warnings_of(made: Iterable[Made]) -> list[StudyWarning]:
     """A warning for each figure that could not be drawn."""
-    remedy = "report it with the study's analysis/ beside it; all else of the page holds"
+    remedy = "report it and attach the study's analysis/; the rest of the page is valid"
     return [
         StudyWarning("figure", "", f"figure {one.name} could not be drawn ({one.error})", remedy)
         for one in made

@@ -1,4 +1,4 @@
-"""Which rows of the tables a figure shows, and the points and lines that are made of them."""
+"""Selection of the rows that a figure shows, and their points and lines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def choose(table: pd.DataFrame, names: Sequence[str], most: int, panel: str = "p
 
 
 def line_name(row: Mapping[str, Any], names: Sequence[str]) -> str:
-    """Engine and setting of a row; the null engine is only told as the client's ceiling."""
+    """Engine and setting of a row; the null engine is named the client's ceiling."""
     engine = str(row["engine"])
     name = "client's ceiling" if engine == CEILING else title(engine)
     return ", ".join(filter(None, (name, setting(row, names))))

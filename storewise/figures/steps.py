@@ -1,4 +1,4 @@
-"""What steps show: latency over throughput."""
+"""Figure of latency over throughput, from the steps of a phase."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def steps_of(tables: Tables, measure: str) -> pd.DataFrame:
 def of_equal_work(
     tables: Tables, rows: pd.DataFrame, *highest: str
 ) -> Iterator[tuple[str, pd.DataFrame]]:
-    """(phase, and what else its steps differ in; steps that differ in nothing but PARAMETERS, of
-    these at the `highest`): no line joins steps of different work."""
+    """(phase and the rest of its steps' parameters, rows): groups of steps that differ only in
+    PARAMETERS, at the highest level of `highest`, so that a line joins steps of equal work."""
     for phase, in_phase in by_phase(tables, rows):
         for other in dict.fromkeys(map(str, in_phase[OTHER])):
             alike = in_phase[in_phase[OTHER] == other]

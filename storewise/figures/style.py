@@ -22,7 +22,7 @@ INK, GRID = "#000000", "#DDDDDD"
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How an engine looks; `dark` is its colour on a dark page."""
+    """Colour and marker of an engine; `dark` is its colour on a dark page."""
 
     colour: str
     dark: str
@@ -55,8 +55,7 @@ SOLID, DASHED, DOTTED = 0, 1, 3
 
 
 def look(engine: str) -> Look:
-    """The looks of an engine, the same in every study, figure and table; what is of none that this
-    version knows is grey."""
+    """The colour and marker of an engine, the same in every study; unknown engines are grey."""
     return LOOKS.get(engine, _OTHER)
 
 

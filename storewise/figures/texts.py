@@ -1,4 +1,4 @@
-"""What figures are called and say. Snakemake's rules read it, too: it imports no library."""
+"""Headings and captions of figures. Snakemake's rules read it, too: it imports no library."""
 
 from __future__ import annotations
 

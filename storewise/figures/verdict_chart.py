@@ -49,7 +49,7 @@ Lengths = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One question, or what else is compared; `about` says what it is."""
+    """One criterion of the chart; `about` describes it."""
 
     name: str
     about: str
@@ -128,7 +128,7 @@ def shown_columns(verdict: Verdict) -> list[Criterion]:
         if one.weight > 0
         and one.name not in replaced
         and not one.name.startswith("phase ")
-        # A store far below any quota has no more to win.
+        # Fewer files than any quota allows are no advantage.
         and any(s.estimate.mean > one.least for s in one.standings)
     ]
     told = [*(one for one in verdict.asked if one.standings), *more]
@@ -167,7 +167,7 @@ def _rows(
     names = sorted(engines, key=lambda name: (name != files, places.get(name, len(places))))
     rows = zip(judged.index, records(judged), strict=True)
     deployed = {str(name): str(row["deployment"]) for name, row in rows}
-    # What is the same for all tells them apart by nothing.
+    # Settings that are equal for all stores are left out.
     same = len(deployed) > 1 and len(set(deployed.values())) == 1
     configurations = {} if same else deployed
     return [
@@ -238,7 +238,7 @@ def _pays(verdict: Verdict) -> str:
 
 
 def _words(columns: Sequence[Criterion], verdict: Verdict) -> list[str]:
-    """What the words of the answer mean that stand over no column."""
+    """Explanations of the criteria that the answer names but the chart does not show."""
     lines = []
     for one in verdict.criteria:
         of = [c.title for c in columns if c.name in KINDS.get(one.name, ())]

@@ -1,7 +1,7 @@
-"""A short test of a host before a trial: is it as fast today as it was in the other trials?
+"""A short speed test of a host before a trial, to detect hosts slowed by other work.
 
-The figures are no benchmark of the machine. They are kept with a trial, so that a trial that was
-slow on a disturbed host is not taken for a slow store.
+The figures are no benchmark of the machine. They are stored with the trial, so that a disturbed
+host is not mistaken for a slow store.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def run_canary(
     except OSError as error:
         raise StorewiseError(
             f"{directory}: cannot be used for a store: {error.strerror}; "
-            "check its rights and its free space"
+            "check its permissions and free space"
         ) from error
     finally:
         path.unlink(missing_ok=True)

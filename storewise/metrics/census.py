@@ -1,4 +1,4 @@
-"""What a store's files are after its load, and at least how many metadata operations made them."""
+"""Number of a store's files after its load, and of the metadata operations until then."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storewise.metrics.schema import METRICS, Sample
 
 class Census:
     """Counts the metadata operations in some directories from its construction to `take`, and the
-    files that are there then. `close` it in any case.
+    files at that time. Always `close` it.
 
     `warnings` say why operations were not counted at all.
     """
@@ -30,7 +30,7 @@ class Census:
             self.warnings.append(text)
 
     def take(self, phase: str, elsewhere: Inodes | None = None) -> list[Sample]:
-        """Rows of a result part. What lies `elsewhere` belongs to the store, too."""
+        """Rows of a result part; `elsewhere` are inodes of the store in other directories."""
         values: dict[str, int] = {}
         operations, self._operations = self._operations, None
         if operations is not None:
@@ -49,7 +49,7 @@ class Census:
         return [Sample(phase, name, n, METRICS[name]) for name, n in values.items()]
 
     def close(self) -> None:
-        """Count no more; a second call does nothing."""
+        """Stop counting; a second call does nothing."""
         operations, self._operations = self._operations, None
         if operations is not None:
             operations.close()

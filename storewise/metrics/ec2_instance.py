@@ -1,4 +1,4 @@
-"""The EC2 instance that a host is, from its instance metadata service, version 2 (IMDSv2).
+"""The host's EC2 instance, from the instance metadata service, version 2 (IMDSv2).
 
 A session token is requested by PUT and sent with every GET (Amazon EC2 User Guide, "Use IMDSv2").
 The service has a link-local address that nothing answers elsewhere, so it is asked only where the
@@ -46,12 +46,12 @@ SPOT = "spot"
 
 
 class MetadataError(StorewiseError):
-    """The instance metadata service did not answer, or with something else than metadata."""
+    """The instance metadata service gave no answer or an invalid one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """What the results say of an instance.
+    """The facts about an instance that results record.
 
     `life_cycle` is EC2's word: ``on-demand``, ``spot``, ``scheduled`` or ``capacity-block``.
     """
@@ -65,15 +65,15 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """EC2's notice that it takes an instance back: what it does (terminate, stop, hibernate), when
-    (ISO 8601, UTC)."""
+    """A spot interruption notice: the action (terminate, stop, hibernate) and its time (ISO 8601,
+    UTC)."""
 
     action: str
     time: str
 
     @property
     def at(self) -> float:
-        """The same as Unix time, at most `MAX_NOTICE_SECONDS` from now; 0 where it is no time."""
+        """`time` as Unix time, at most `MAX_NOTICE_SECONDS` from now; 0 if it is invalid."""
         try:
             at = datetime.fromisoformat(self.time).timestamp()
         except ValueError:
@@ -202,7 +202,7 @@ def market(life_cycle: str) -> Literal["on_demand", "spot"]:
 
 
 class InterruptionWatch:
-    """Whether EC2 takes this host back: polled every few seconds, on spot instances only."""
+    """Polls for a spot interruption of this host every few seconds; only on spot instances."""
 
     def __init__(
         self, every: float = POLL_SECONDS, *, clock: Callable[[], float] = time.monotonic
@@ -212,10 +212,10 @@ class InterruptionWatch:
         self._metadata = Metadata() if host is not None and host.life_cycle == SPOT else None
         self._next = 0.0
         self.at = 0.0
-        """Unix time when the host goes, once there is a reason."""
+        """Unix time of the interruption, once announced."""
 
     def reason(self) -> str | None:
-        """Why the trial ends; None while the host stays. No answer does not end a trial."""
+        """Why the trial must end; None without an interruption, or if the service is silent."""
         if self._metadata is None or self._clock() < self._next:
             return None
         self._next = self._clock() + self._every

@@ -43,7 +43,7 @@ _CHECKSUM_MARK = "#[Checksum: in the last line]\n"
 _LAST_LINE = re.compile(rb"#\[Totals: .*, crc32 of all before ([0-9a-f]{8})\]\n\Z")
 #: Before it, the sum of all intervals of each tag. To other programs these lines are comments.
 _TOTAL = "#[Total: Tag="
-#: What the package hdrh raises for a payload that is no histogram.
+#: Exceptions of the package hdrh for an invalid payload.
 _BROKEN = (
     *(ValueError, TypeError, EOFError, IndexError, zlib.error, struct.error),
     *(HdrCookieException, HdrLengthException),
@@ -103,7 +103,7 @@ class SparseHistogram:
         return float(np.dot((low + (width >> 1)).astype(float), self.counts.astype(float))) / total
 
     def above(self, index: int) -> int:
-        """Number of values in counters behind this one."""
+        """Number of values in counters with a higher index."""
         return int(self.counts[np.searchsorted(self.indexes, index, side="right") :].sum())
 
 
@@ -156,7 +156,7 @@ def histogram_of(indexes: Integers, counts: Integers) -> Any:
 
 
 class Tag(NamedTuple):
-    """Which operations an interval of a log is of; ``str`` makes the interval's Hdr tag of it.
+    """The operations of an interval of a log; ``str`` converts it to the interval's Hdr tag.
 
     ``get.service_time`` is the whole text for a successful operation of a phase's first step
     outside warm-up; ``;step=1``, ``;owner=NAME``, ``;failed`` and ``;warmup`` are added in this

@@ -1,4 +1,4 @@
-"""Facts about the host that a result needs: processor, memory, file systems, disks."""
+"""Hardware and file systems of the host, for the conditions of results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def file_system(path: Path) -> str:
     best: tuple[int, str] = (-1, "unknown")
     for mount in psutil.disk_partitions(all=True):
         point = Path(mount.mountpoint)
-        # Of two mounts at one point the later one is seen.
+        # A later mount at the same point hides the earlier one.
         if real.is_relative_to(point) and len(point.parts) >= best[0]:
             best = (len(point.parts), mount.fstype)
     return best[1]
@@ -114,10 +114,10 @@ def facts() -> dict[str, Any]:
 
 
 def link_mbit() -> int | None:
-    """Speed of all network links but loopback together, in 10^6 bit/s and one direction.
+    """Total speed of all network links except loopback, in 10^6 bit/s, one direction.
 
-    None where one of those that are up does not tell its own (virtual ones mostly do not): traffic
-    is counted over all of them, so a part of their speed would make them look busier than they are.
+    None if the speed of an active link is unknown (mostly virtual ones): traffic is summed over all
+    links, so a partial sum of speeds would overestimate their utilization.
     """
     speeds = [
         link.speed for name, link in psutil.net_if_stats().items() if link.isup and name != "lo"

@@ -1,4 +1,4 @@
-"""How many files and directories a store has: what a quota of inodes counts.
+"""Number of files and directories of a store, as an inode quota counts them.
 
 The numbers are those of ``find DIRECTORY | wc -l``, but a file with several hard links counts once,
 as it does in a quota.
@@ -14,14 +14,14 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Inodes:
-    """`files` are all that are no directories: symbolic links and sockets, too."""
+    """Counts of inodes; `files` includes symbolic links and sockets."""
 
     files: int = 0
     directories: int = 0
 
     @property
     def all(self) -> int:
-        """What a quota counts."""
+        """The number that a quota counts."""
         return self.files + self.directories
 
     def __add__(self, other: Inodes) -> Inodes:

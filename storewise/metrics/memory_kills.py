@@ -37,7 +37,7 @@ def _count(path: Path | None) -> int | None:
 
 
 def cgroup_file(lines: str, mounted: Path = CGROUPS) -> Path | None:
-    """The file that counts for a process's cgroup, from what its ``/proc/PID/cgroup`` says.
+    """The file with the OOM kill count of a process's cgroup, given its ``/proc/PID/cgroup``.
 
     With version 2 of cgroups that is ``memory.events``, with version 1 ``memory.oom_control``.
     """
@@ -56,7 +56,7 @@ def _own_cgroup() -> Path | None:
 
 
 def kernel_log() -> str:
-    """What the kernel has logged, newest last; empty where this user may not read it."""
+    """The kernel log, newest line last; empty if this user may not read it."""
     try:
         done = subprocess.run(["dmesg"], capture_output=True, timeout=_DMESG_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -78,8 +78,8 @@ class MemoryKills:
         return cls(file, _count(file), _count(HOST))
 
     def since(self, pid: int | None = None) -> str:
-        """What is known of lack of memory since then, as a sentence; empty where nothing points to
-        it. The kernel's log tells for sure whether it killed the process `pid`."""
+        """Evidence of OOM kills since then, as a sentence; empty if there is none. The kernel's log
+        shows whether it killed the process `pid`."""
         host = _grown(self.host, _count(HOST))
         cgroup = _grown(self.cgroup, _count(self.file))
         if not host and not cgroup:

@@ -40,8 +40,7 @@ _LIMITS = {
 
 @dataclass(slots=True)
 class Operations:
-    """How often each was seen. A hard link counts as a created file, and what is removed may be a
-    file or a directory."""
+    """Counts. A hard link counts as a created file; `removed` includes directories."""
 
     created: int = 0
     renamed: int = 0
@@ -52,8 +51,8 @@ class Operations:
 class MetadataOperations:
     """Counts in some directories and all below them, from its construction to `stop`.
 
-    OSError with what to do where the system has no watch for them. `missed` says why more may have
-    been done than was counted; empty where nothing is known of that.
+    OSError with a remedy if inotify cannot watch them. `missed` says why the counts may be too low;
+    empty if no event is known to be lost.
     """
 
     def __init__(self, roots: Iterable[Path]) -> None:
@@ -79,14 +78,14 @@ class MetadataOperations:
         self._thread.start()
 
     def stop(self) -> Operations:
-        """All that was done until now."""
+        """The operations until now."""
         self.close()
         if self._failure is not None:
             raise self._failure
         return self._counts
 
     def close(self) -> None:
-        """Count no more; to be called once."""
+        """Stop counting; to be called once."""
         os.write(self._wake[1], b".")
         self._thread.join()
         self._release()

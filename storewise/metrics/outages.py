@@ -1,4 +1,4 @@
-"""Outages: how long no operation succeeded in a step in which a server was killed.
+"""Outages: periods without a successful operation in a step in which a server was killed.
 
 Each client marks the bins of time (5 ms) in which one of its operations succeeded, by the owner of
 the document where that is known. An outage lasts from the last success of all clients before it to

@@ -36,9 +36,9 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """What a pack holds: `rows` has the columns of the result schema, `lengths` the number of rows
-    of each part; both are in the order of `conditions`, which is by the parts' names. `totals` are
-    the sums of each phase's logs by tag, as encoded histograms."""
+    """The content of a pack: `rows` has the columns of the result schema, `lengths` the number of
+    rows of each part; both are in the order of `conditions`, sorted by part name. `totals` are the
+    sums of each phase's logs by tag, as encoded histograms."""
 
     rows: pa.Table
     lengths: Sequence[int]

@@ -1,4 +1,4 @@
-"""The recorder of one client thread: what each operation did and how long it took.
+"""The recorder of one client thread: counts and latencies of its operations.
 
 While an operation is timed nothing is done but appending a row to a flat list. Rows are summarised
 with numpy, some thousand at a time, between two operations and outside every recorded time, into
@@ -55,7 +55,7 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class OperationKey:
-    """What has its own counters: an operation, and the owner where the client knows it."""
+    """The key of counters: an operation, and the document's owner if the client knows it."""
 
     operation: str
     owner: str | None = None
@@ -161,7 +161,7 @@ class Recorder:
         self.rows: list[int] = []
         """Six values an operation, as `record` appends them; a tight loop may do it itself."""
         self.wake = zero + every
-        """When (of `clock`) `flush` is due, however few rows there are."""
+        """When (of `clock`) `flush` is due, regardless of the number of rows."""
         self._ready_at = zero if ready is None else ready
         self._last_code = 0
         self._dense: dict[int, _Dense] = {}

@@ -51,7 +51,7 @@ def elect(live: Path, name: str) -> bool:
 
 
 class ProcessGroup:
-    """CPU time and memory of processes and all that descends from them, which come and go."""
+    """CPU time and memory of processes and all their descendants, which may start and end."""
 
     def __init__(self, pids: Sequence[int]) -> None:
         self._pids = tuple(pids)
@@ -90,7 +90,7 @@ class ProcessGroup:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What one sampler samples.
+    """The targets of one sampler.
 
     `clients` are the pids of the worker's client processes by process index. `store_roots` are the
     root pids of the store's servers on this host; an embedded store (`embedded`) is in the clients.
@@ -199,7 +199,7 @@ class Sampler:
         self._sampled_at = self._now()
         self._next_size = 0.0
         watched = self._watched
-        #: By what they are, and the index of a client process.
+        #: By role, and index of a client process.
         self._groups: dict[tuple[str, int | None], ProcessGroup] = {
             ("client", n): ProcessGroup([pid]) for n, pid in watched.clients.items()
         }
@@ -211,7 +211,7 @@ class Sampler:
         self._thread.start()
 
     def follow(self, roots: Sequence[int]) -> None:
-        """The root processes of the store's servers are now these: they were started again."""
+        """Replace the root processes of the store's servers, after a restart."""
         if roots:
             self._groups["store", None] = ProcessGroup(roots)
 

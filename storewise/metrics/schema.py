@@ -199,7 +199,7 @@ def _text(value: Any) -> str:
 
 
 def read_conditions(path: Path) -> dict[str, Any]:
-    """A part's conditions alone, without its rows; ResultError where it is none."""
+    """A part's conditions without its rows; ResultError if it is not a result part."""
     try:
         return _conditions(path, pq.read_schema(path))
     except (OSError, pa.ArrowException) as error:

@@ -137,7 +137,7 @@ TABLES = (
     ),
     Spec(
         "per-node",
-        "Nodes as their clients saw them, and what they and their hosts did meanwhile",
+        "Nodes: operations and latency as clients saw them, and load of node and host",
         ("slowed", "operations", "errors", "share", "over_limit", *_SERVICE, "store_cpu", *_HOST),
         ("trial", "phase", "step", "operation", "node", "host"),
         _several_nodes,
@@ -207,7 +207,7 @@ TABLES = (
 HOSTS = (
     Spec(
         "canary",
-        "How fast the machine was before each trial",
+        "Speed of the hosts before each trial",
         ("canary_cpu", "canary_disk_write", "canary_disk_read"),
         ("trial", "phase", "host"),
         lambda table, _: table[table["metric"].str.startswith("canary_")],
@@ -216,7 +216,7 @@ HOSTS = (
     ),
     Spec(
         "servers",
-        "Servers: where they ran, what guarded their ports, which of these were open to anybody",
+        "Servers: hosts, access control of their ports, and ports without it",
         (
             *("role", "host", "address", "version", "guard", "ports", "open_ports", "threads"),
             *("queue_time", "ready_time", "stop_time", "node_bytes", "kept"),

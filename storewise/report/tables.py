@@ -130,7 +130,7 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Its text, what it sorts by, and a second line."""
+    """Text, sort key and second line of a cell."""
 
     text: str
     order: str | float = ""
@@ -154,7 +154,7 @@ class Line:
 
     @property
     def label(self) -> str:
-        """What its source is called: the table, and its rows as people count them (from 1)."""
+        """The label of its source: the table and its rows, counted from 1."""
         csv, _, rows = self.source.partition(":")
         counted = re.sub(r"\d+", lambda row: str(int(row[0]) + 1), rows).replace("-", "–")
         return f"{csv} {some_of(counted.split(','), 2)}"
@@ -162,7 +162,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as the template draws it; `count` are all rows that it has, also in the file only."""
+    """A table for the template; `count` is the number of all rows, including those not shown."""
 
     id: str
     caption: str
@@ -178,7 +178,7 @@ class Table:
 def render(spec: Spec, frames: Mapping[str, pd.DataFrame], tables: Tables) -> Table:
     """A table; without rows where the study has none.
 
-    Columns that say the same in all rows are in its caption, those that say nothing nowhere.
+    Columns with one value in all rows are in its caption; empty columns are left out.
     """
     csv = spec.csv or spec.id
     frame = frames.get(csv, pd.DataFrame())
@@ -268,7 +268,7 @@ def _number(value: float, unit: str) -> str:
 
 
 def _note(name: str, row: Mapping[str, Any], unit: str) -> str:
-    """What stands under a value: its 95 % interval, or its maximum."""
+    """The second line of a cell: the 95 % interval or the maximum."""
     prefix = "" if name == "mean" else f"{name}_"
     low, high, most = (row.get(f"{prefix}{end}") for end in ("low", "high", "max"))
     if most is not None and not missing(most) and most != row[name]:

@@ -1,1 +1,1 @@
-"""A run as it goes, from the files that it leaves."""
+"""Monitoring of a run, from the files in its directory of results."""

@@ -31,8 +31,7 @@ def duration(seconds: float) -> str:
 def head_line(
     study: str, done: int | None, total: int | None, seconds_left: float | None, does: str
 ) -> RenderableType:
-    """The first line of a run: how many trials are done, how long the others take, and what is done
-    now."""
+    """The first line of a run: finished trials, time left, and current activity."""
     cells: list[RenderableType] = [Text(study, style="bold")]
     if done is not None and total:
         bar = ProgressBar(total, done, _BAR, complete_style="green", finished_style="green")
@@ -48,7 +47,7 @@ def head_line(
 
 
 def state_words(frame: Frame) -> str:
-    """What the run does, in a sentence."""
+    """The state of the run, in a sentence."""
     record = frame.record
     if frame.state == "runs":
         # The clock of the run's host may be ahead of this host's.

@@ -1,8 +1,7 @@
-"""What a study's run does now, read from its directory of results; nothing is written or locked.
+"""The current state of a study's run, read from its directory of results without any lock.
 
-`look` gives one frame. All of it comes from small files that the run and its jobs keep for
-themselves (`docs/sessions.md`): leases, live sessions, failures, logs, the record of the run, and
-what workers and nodes tell each second.
+`look` returns one frame. It reads small files of the run and its jobs (`docs/sessions.md`): leases,
+live sessions, failures, logs, the record of the run, and the progress of workers and nodes.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from storewise.session.coordination.progress import JobProgress, progress_of
 from storewise.session.coordination.run_record import RunRecord, read_record
 from storewise.watch.time_left import duration_of, time_left
 
-#: A worker's or node's record that is older than this, s, is not of now. NFS caches attributes.
+#: Age in s from which on the progress of a worker or node is stale. NFS caches attributes.
 STALE = 10.0
 #: Lines of the newest log that are shown.
 LINES = 3
@@ -60,7 +59,7 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What there is to see at one moment."""
+    """The state of a run at one moment."""
 
     study: str
     directory: Path
@@ -89,7 +88,7 @@ class Frame:
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing more to wait for."""
+        """Whether the run has ended."""
         return self.state not in ("runs", "between")
 
 
@@ -99,13 +98,13 @@ Durations = dict[str, tuple[float, float | None]]
 
 @dataclass
 class Seen:
-    """What need not be read anew for each frame: how long each measured trial took."""
+    """Cache between frames: the durations of measured trials."""
 
     durations: Durations = field(default_factory=dict)
 
 
 def look(directory: Path, seen: Seen | None = None) -> Frame:
-    """One frame; raises ResultError where the directory holds nothing of a study."""
+    """One frame; raises ResultError if no study has run in the directory."""
     seen = seen if seen is not None else Seen()
     record = read_record(directory)
     if record is None and not any((directory / name).is_dir() for name in (TRIALS, LIVE, LEASES)):
@@ -116,7 +115,7 @@ def look(directory: Path, seen: Seen | None = None) -> Frame:
     seen.durations = _durations(directory, seen.durations)
     live = sessions_of(directory)
     running = [trial_of(session) for session in live]
-    # What is planned again is not done, until it has its new results.
+    # A trial that is planned again counts as done only with its new results.
     again = set(record.measuring) if record is not None and record.ended is None else set()
     done = {
         name
@@ -213,7 +212,7 @@ def _failures(directory: Path, record: RunRecord | None) -> list[Failure]:
 
 
 def _newest(directory: Path, trials: Sequence[str]) -> tuple[Path | None, list[str]]:
-    """The log of these trials, or of all that has run, that was written to last; its last lines."""
+    """The most recently written log of these trials (else of all jobs), and its last lines."""
     logs = directory / "logs"
     paths = [path for trial in trials for path in (logs / trial).glob("*.log")]
     jobs = (path for path in logs.rglob("*.log") if path != directory / RUN_LOG)
@@ -225,7 +224,7 @@ def _newest(directory: Path, trials: Sequence[str]) -> tuple[Path | None, list[s
 
 
 def _warnings(directory: Path, trials: Sequence[str]) -> list[str]:
-    """Lines of the form that jobs' logs have; what servers print is not theirs."""
+    """Warnings and errors in the format of job logs; output of servers is ignored."""
     marked = [
         f"{path.stem}: {text}"
         for trial in trials

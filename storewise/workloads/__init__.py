@@ -1,1 +1,1 @@
-"""What clients do: the contract and one module per workload."""
+"""Workloads: the contract and one package per workload."""

@@ -1,8 +1,8 @@
-"""The workload contract: what clients do in a phase.
+"""The workload contract: the operations of clients in a phase.
 
-A workload knows the engine contract, not the engines, and not how it is driven: it yields
-operations, and the driver calls, times and records them. What a workload does between two
-operations (parsing, drawing ids) is recorded by the driver as the operation's *preparation*.
+A workload uses the engine contract, not the engines or the driver: it yields operations, and the
+driver calls, times and records them. The time between two operations (parsing, drawing ids) is
+recorded as the operation's *preparation*.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Operation(NamedTuple):
 
     `call` does it and returns the number of documents that it moved; an exception of type
     StorewiseError counts as a failed operation. `name` is one of the phase's `operations`.
-    `owner` is the node that will answer, where the client can tell. Where the bytes are known
-    only afterwards, `size` tells them; it is called after the clock has stopped.
+    `owner` is the node that will answer, if the client knows it. If the bytes are known only
+    afterwards, `size` returns them; it is called after the clock has stopped.
     """
 
     name: str
@@ -54,7 +54,7 @@ class LoadedFile(NamedTuple):
 
 
 class RefusedFile(NamedTuple):
-    """One input file that turned out to be bad while it was stored; nothing of it is kept."""
+    """One input file that was found to be bad while loading; none of it stays in the store."""
 
     path: str
     reason: str
@@ -144,7 +144,7 @@ class PhaseParams(BaseModel):
 
 
 class EndedParams(PhaseParams):
-    """Parameters of a phase that has no end of its own."""
+    """Parameters of a phase that `operations` or `seconds` must end."""
 
     @model_validator(mode="after")
     def _ends(self) -> Self:
@@ -154,10 +154,10 @@ class EndedParams(PhaseParams):
 
 
 class WholeParams(PhaseParams):
-    """Parameters of a phase that stores all that it is to store."""
+    """Parameters of a phase that ends when all of its data are stored."""
 
     for_less: ClassVar[str]
-    """What makes it store less, for the message."""
+    """The parameter that reduces its data, for the error message."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -179,7 +179,7 @@ def blocks(total: int | None, size: int) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class ClientContext:
-    """What one client (one thread of one process of one worker) knows of its place."""
+    """The context of one client, which is one thread of one process of one worker."""
 
     engine: Engine
     schema: Schema
@@ -245,18 +245,18 @@ class ClientContext:
 
 @dataclass(frozen=True, slots=True)
 class PhaseSpec:
-    """A phase as its workload describes it."""
+    """The specification of a phase, given by its workload."""
 
     name: str
     params: type[PhaseParams]
     operations: tuple[str, ...]
     """Names of the operations that it may yield; the first is its main one."""
     loads: bool
-    """True where the phase makes the store's data, so that clients connect to write."""
+    """The phase loads the store, so clients connect to write."""
     changes: bool = False
-    """True where a later phase changes data: clients connect to write, too."""
+    """The phase, which is not the load, changes data: clients connect to write, too."""
     needs: Callable[[Any], tuple[str, ...]] = lambda params: ()
-    """Names of engine flags without which the phase, with these parameters, cannot be."""
+    """Names of the engine flags that the phase needs with these parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,23 +306,23 @@ class Workload(ABC):
     """Secondary indexes (``table.field``) where a study names none."""
 
     def kinds(self, load: Mapping[str, Any]) -> tuple[Kind, ...]:
-        """What it stores, given the loading phase's parameters; the same objects each time."""
+        """The kinds it stores, given the load's parameters; always the same objects."""
         return KINDS
 
     def documents_made(self, load: Mapping[str, Any]) -> int | None:
-        """How many documents the loading phase makes itself, given its parameters; None where that
-        is up to the inputs."""
+        """The number of documents that the load generates, given its parameters; None if it depends
+        on the inputs."""
         return None
 
     def resolve(self, phase: str, params: Mapping[str, Any], base: Path) -> dict[str, Any]:
-        """A phase's (or step's) parameters as the study gives them -> under their own names, with
-        what they name in other files, which may lie beside the study, in `base`.
+        """A phase's (or step's) parameters with canonical names, including those from files that
+        they name; relative paths may start at `base`, the study's directory.
 
         Called once, when the study is read; raises ConfigError."""
         return dict(params)
 
     def clash(self, load: Any, params: Any) -> str | None:
-        """Why a later phase's parameters do not go with those of the load, in words."""
+        """Why a later phase's parameters contradict those of the load; None if they do not."""
         return None
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""What is done to the servers while a step runs: some nodes slowed down, or one killed."""
+"""Faults injected into servers during a step: nodes slowed down, or one killed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ OWN_FIELDS = {
 
 
 def data_nodes(known: Sequence[str], roles: Sequence[str]) -> tuple[str, ...]:
-    """Of a trial's nodes those that hold documents: of the first of the engine's `data_roles` that
-    there is; all where there is none. ValueError for a trial without nodes."""
+    """The trial's nodes that hold documents: those with the first existing role of `roles`
+    (`Engine.data_roles`), or all if none exists. ValueError for a trial without nodes."""
     if not known:
         raise ValueError(
             "an embedded or external engine has no nodes that could be slowed or killed"

@@ -1,8 +1,8 @@
-"""Queries answered by the store where its flags say that it can, else by the client.
+"""Queries answered by the store if its flags allow it, else by the client.
 
-A client that answers reads what it must (by one condition, scans of the kind, or all ids)
-and does the rest itself; every way gives the same answer. The way depends on the flags alone, so
-that a study's results can name it.
+Such a client reads the necessary documents (by one condition, by scans, or by all ids) and computes
+the answer itself; all ways give the same answer. The way depends only on the flags, so that results
+can name it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Client, Flags
 from storewise.engines.contract.queries import Count, Find, Histogram, Query, Top, Where
 
-#: What the store does itself.
+#: Operations that the store executes itself.
 Native = Literal["find", "count_where", "aggregate", "histogram"]
 By = Native | Literal["range", "scan", "ids"]
 
@@ -74,7 +74,7 @@ class Reader:
     def _others(
         self, query: Query, native: Native, where: tuple[Where, ...] = ()
     ) -> Iterator[Document] | None:
-        """The documents from which the client answers; None where the store does."""
+        """The documents from which the client answers; None if the store answers."""
         by = route(native, self._flags, conditions=bool(where))
         return None if by == native else self._documents(by, query.kind, where)
 

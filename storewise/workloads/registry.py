@@ -16,7 +16,7 @@ WORKLOADS: dict[str, str] = {
 
 
 def workload(name: str) -> Workload:
-    """The workload called `name`; raises ConfigError with the known names."""
+    """The workload `name`; ConfigError with the existing names if there is none."""
     if name not in WORKLOADS:
         raise ConfigError(f"no workload is called {name!r}; known: {', '.join(sorted(WORKLOADS))}")
     module, _, cls = WORKLOADS[name].partition(":")

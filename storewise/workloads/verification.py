@@ -1,7 +1,6 @@
-"""Is everything that was acknowledged in the store, and is it what was inserted?
+"""Verification: acknowledged documents must be in the store, unchanged.
 
-Every workload is verified by the same walk over a kind: count its documents, read some of them
-back by their ids, and compare them.
+Every workload is verified by kind: count its documents, read some of them by id, and compare them.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from storewise.documents import Document, Kind
 from storewise.engines.contract.queries import Count
 from storewise.workloads.contract import Checked, VerifyContext
 
-#: Where all documents of a kind would be read back, at most so many are; of more a sample.
+#: Kinds with more documents than this are verified by a sample.
 MAX_READ = 100_000
 #: Ids of one read.
 BATCH = 500
 
 
 def generator_of(context: VerifyContext) -> np.random.Generator:
-    """Draws the samples of a verification."""
+    """The random generator for the samples of a verification."""
     return np.random.default_rng(np.random.SeedSequence([context.seed, 0x7665]))
 
 
 def counts_natively(context: VerifyContext) -> bool:
-    """Whether the engine knows how many documents it has; otherwise they must be read."""
+    """Whether the engine can count its documents; otherwise they must be read."""
     return context.engine.flags.count != "none"
 
 

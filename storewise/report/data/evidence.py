@@ -1,5 +1,5 @@
-"""What is behind every number of the page: its row of a CSV file, the trials, their files and the
-values of each repeat."""
+"""The evidence for each number of the page: its row of a CSV file, the trials, their files and the
+value of each repeat."""
 
 from __future__ import annotations
 

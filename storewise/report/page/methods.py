@@ -1,4 +1,4 @@
-"""What the page says besides figures and tables: methods, and published studies."""
+"""Texts of the page: the methods paragraph, and the comparison with published studies."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def published(tables: Tables) -> tuple[list[str], list[tuple[str, list[str]]]] |
     if not references:
         return None
     sentences = finding(tables.reference_agreement) or [
-        "Nothing of this study stands beside a published figure: it varied nothing that they "
-        "varied, or its phases or engines are others"
+        "No figure of this study can be compared with a published one: it varied none of their "
+        "variables, or its phases or engines differ"
     ]
     sources = [
         (r.name, [r.cited(), f"Hardware: {r.hardware}", *([r.note] if r.note else [])])

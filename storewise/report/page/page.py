@@ -93,7 +93,7 @@ def make_report(
     except OSError as error:
         raise ResultError(
             f"{error.filename or page}: cannot be written: {error.strerror or error}; check the "
-            "rights of its directory and the free space"
+            "permissions of its directory and the free space"
         ) from error
     return Report(page, decision.finding, len(tables.results.failed))
 
@@ -158,7 +158,7 @@ def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: Verdict
 
 
 def ticks(text: str) -> Markup:
-    """What stands between backticks as code."""
+    """Text with the parts between backticks as code."""
     return Markup(re.sub("`(.*?)`", r"<code>\1</code>", str(escape(text))))
 
 
@@ -191,13 +191,13 @@ def _quarantined(tables: Tables) -> list[Table]:
         Line([Cell(text or "–") for text in (bad.path, bad.line, bad.offset, bad.reason)])
         for bad in tables.results.quarantined
     ]
-    caption = "Quarantined files: they are not complete and were left out whole"
+    caption = "Quarantined files: incomplete, so they were left out entirely"
     heads = ["file", "line", "byte", "reason"]
     return [Table("quarantined", caption, heads, lines, len(lines))] if lines else []
 
 
 def _sources(tables: Iterable[Table]) -> set[str]:
-    """The CSV files that rows of tables come from."""
+    """The names of the CSV files that the tables' rows come from."""
     return {line.source.split(":")[0] for one in tables for line in one.lines if line.source}
 
 

@@ -1,7 +1,7 @@
-"""What one trial did over time: operations, processors, disk and network of each host.
+"""Timelines of trials: operations, and processors, disk and network of each host.
 
-A study of many long trials has more seconds than a page can hold: where they are too many, seconds
-are joined to longer spans, each shown by its mean, and the page says so.
+A study of many long trials has more seconds than a page can hold: then seconds are aggregated to
+longer intervals, each shown by its mean, and the page says so.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _part(rows: pd.DataFrame, hosts: pd.DataFrame, joined: int) -> dict[str, Any
 
 
 def _curve(means: pd.Series) -> list[float]:
-    """Four digits are more than a screen shows; what is missing at the end is left away."""
+    """The values with four digits, without missing values at the end."""
     known = means.dropna()
     values = means.reindex(range(int(known.index.max()) + 1)) if len(known) else known
     return [float(f"{value:.4g}") for value in values]

@@ -29,7 +29,7 @@ class Part(NamedTuple):
 
 
 def parts_of(file: InputFile, context: ClientContext, size: int) -> Iterator[Part]:
-    """The parts of a file of at most `size` documents, each kind's in the order of its ids.
+    """The parts of a file, each of at most `size` documents, in the order of ids within a kind.
 
     At the end the file is checked against its manifest row. Raises InputError for a file that is
     bad or was changed since.
@@ -68,7 +68,7 @@ def parts_of(file: InputFile, context: ClientContext, size: int) -> Iterator[Par
 def _changed(file: InputFile, expected: str, actual: str) -> InputError:
     return InputError(
         file.path,
-        "the file is not what it was when the manifest was made; make the manifest again "
+        "the file has changed since the manifest was made; make the manifest again "
         "(`snakemake -R manifest`)",
         expected=expected,
         found=actual,

@@ -63,7 +63,7 @@ def left_files(files: Sequence[InputFile], leave: float) -> list[InputFile]:
 
 
 class _Inserts:
-    """What one client inserts, and the ids that it may read of it."""
+    """The inserts of one client, and the ids of its inserted documents, which it may read."""
 
     def __init__(self, client: Client, context: ClientContext, files: Sequence[InputFile]) -> None:
         self._client, self._context = client, context
@@ -83,7 +83,7 @@ class _Inserts:
         return split_id(document_id)[1], document_id
 
     def operation(self) -> Operation | None:
-        """The next insert; the last one again where it was not acknowledged; None at the end."""
+        """The next insert, or the last one again if it was not acknowledged; None at the end."""
         if self._next is None:
             self._next = next(self._parts, None)
         if self._next is None:

@@ -45,7 +45,7 @@ class PointReads:
         """The read of one document, whose bytes are counted or not, by the node that answers it."""
         self._reads = self._bytes = 0
         self._kind, self._id = KINDS[0], b""
-        """What the operation at hand reads, and what it got."""
+        """The current operation's kind, id and result."""
         self._document: Document | None = None
         self._documents: Sequence[Document | None] = ()
 

@@ -1,4 +1,4 @@
-"""Questions that a biologist asks of alignments, answered by the store or by the client.
+"""Typical queries of biologists on alignments, answered by the store or by the client.
 
 - ``best_hits``: the `limit` best hits of an RNA by e-value, with all their documents;
 - ``gene_hits``: all hits of a gene, by chromosome: numbers and documents;
@@ -37,7 +37,7 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question, and what a store is asked for it; the most selective condition comes first."""
+    """A question and its query; the most selective condition comes first."""
 
     name: Name
     query: Find | Top | Histogram
@@ -55,11 +55,11 @@ class Answer:
 def way_of(name: Name, flags: Flags) -> Way:
     """Who answers a question on an engine with these flags.
 
-    What reads the files again answers in the client's processes, whatever the verb."""
+    An engine that reads the files again always answers in the client's processes."""
     natives: dict[Name, Native] = {"top_genes": "aggregate", "bits_histogram": "histogram"}
     native = natives.get(name, "find")
     by = route(native, flags, conditions=native == "find")
-    # The gene is a question's whole condition; others sort or filter at the client.
+    # gene_hits has a single condition; others need sorting or filtering by the client.
     store = by == native or (by == "range" and name == "gene_hits")
     return Way("store" if store and not flags.rereads else "client", by)
 

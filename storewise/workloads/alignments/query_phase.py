@@ -1,4 +1,4 @@
-"""Phase ``query``: questions whose values are drawn from the data, asked one after the other.
+"""Phase ``query``: questions with parameters drawn from the data, asked in sequence.
 
 All engines of a study are asked the same questions: the values come from a seeded sample of the
 stored files, and the seed from these files, not from the trial.
@@ -130,7 +130,7 @@ def questions(client: Client, context: ClientContext) -> Iterator[Operation]:
     check_questions(context, pool)
     flags = context.engine.flags
     if context.client == 0:
-        # From a stream of their own, so that this client asks what it would without them.
+        # From a separate random stream, so that the sequence of questions does not change.
         first = np.random.default_rng(pool.seed)
         noted = [draw(name, params, pool, first) for name in params.questions]
         context.notes.extend(note_of(question, client, context) for question in noted)
@@ -154,7 +154,7 @@ def questions(client: Client, context: ClientContext) -> Iterator[Operation]:
 
 
 def note_of(question: Question, client: Client, context: ClientContext) -> dict[str, Any]:
-    """Who answers a question here, and whether the store says that it takes an index for it."""
+    """Who answers a question, and whether the store's plan uses an index for it."""
     flags = context.engine.flags
     way = way_of(question.name, flags)
     note: dict[str, Any] = {

@@ -84,10 +84,10 @@ class StoredFiles:
         return cls(table, prefixes, documents, np.zeros_like(documents))
 
     def with_notes(self, notes: Iterable[Mapping[str, Any]]) -> StoredFiles:
-        """The same files with what later phases' notes say that they stored of them.
+        """The same files with the documents that later phases stored, according to their notes.
 
-        Of several notes on a file the one with the most counts: a step goes on where the last one
-        has ended. The load has stored nothing of such a file.
+        The note with the largest counts wins for each file: each step continues the last one.
+        The load has stored nothing of such a file.
         """
         stored = [note for note in notes if "stored" in note]
         if not stored:
@@ -114,7 +114,7 @@ class StoredFiles:
         return self.take(np.flatnonzero(self.table["shard"].to_numpy() == shard))
 
     def column(self, name: str) -> list[Any]:
-        """Of each file its `path`, `bytes` on disk, `digest` or `shard`."""
+        """The column `path`, `bytes` (on disk), `digest` or `shard`, one value per file."""
         return list(self.table[name].to_pylist())
 
     def total(self, kind: Kind) -> int:
@@ -134,7 +134,7 @@ class StoredFiles:
             yield self.ids(kind, np.arange(start, min(total, start + _IDS)))
 
     def sources(self) -> tuple[SourceFile, ...]:
-        """What an engine needs that answers from the files themselves."""
+        """The files for engines that answer from the files themselves."""
         columns = [self.column(name) for name in ("path", "bytes", "digest", "shard")]
         counts = map(tuple, self.documents.tolist())
         return tuple(
@@ -144,7 +144,7 @@ class StoredFiles:
 
 
 def files_to_come(shards: Path) -> tuple[SourceFile, ...]:
-    """All files of a list of shards, nothing of which is stored yet."""
+    """All files of a list of shards, with no document stored yet."""
     return tuple(
         SourceFile(file.path, file.bytes, file.digest, (0,) * len(KINDS), file.shard or 0)
         for file in rows_of(load_shards(shards))

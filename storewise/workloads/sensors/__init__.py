@@ -1,1 +1,1 @@
-"""Measurements of sensors, asked like a log."""
+"""Workload ``measures``: sensor readings, loaded and queried as in log analysis."""

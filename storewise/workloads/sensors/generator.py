@@ -43,7 +43,7 @@ FIRST = 1_262_304_000_000_000
 MAX_ROWS = 1_000_000_000
 #: Of a data set.
 MAX_SERIES = 16_384
-#: What two bytes of a key can hold, from 1.
+#: Largest number of a machine or sensor: two bytes of a key.
 MAX_NUMBER = 65_535
 #: Readings that are made at a time.
 CHUNK = 65_536
@@ -84,7 +84,7 @@ def _hash(key: int, series: Words, ticks: Words) -> Words:
 
 @dataclass(frozen=True)
 class Readings:
-    """A data set without its data: any of its readings can be asked for by its number (row)."""
+    """A generated data set: computes any of its readings from its number (row)."""
 
     machines: int = 16
     sensors: int = 4
@@ -108,7 +108,7 @@ class Readings:
 
     @cached_property
     def _waves(self) -> tuple[Floats, ...]:
-        """Of each series level, drift with its length (ticks) and phase, wave and its phase."""
+        """Per series: level, drift with its period (ticks) and phase, wave and its phase."""
         from scipy.special import ndtri
 
         every = np.arange(self.series)

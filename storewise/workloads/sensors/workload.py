@@ -47,7 +47,7 @@ from storewise.workloads.sensors.verify import check_readings
 _DRAW = 1024
 #: Documents of one scan or get where a client must read everything.
 _SCAN = 5000
-#: Seconds for which the same batch of an incremental load is tried again and again.
+#: Seconds for which a failed batch of an incremental load is retried.
 _PATIENCE = 120.0
 
 
@@ -101,7 +101,7 @@ class MeasuresWorkload(Workload):
 
 
 def _rows(load: LoadParams, notes: Sequence[Mapping[str, Any]]) -> int:
-    """Readings that are stored after what `notes` tell."""
+    """The number of stored readings, according to `notes`."""
     return max([load.rows, *(int(note["stored"]) for note in notes if "stored" in note)])
 
 
@@ -167,7 +167,7 @@ def _query(phase: str, value: float) -> Find | Count:
 
 
 def _note(phase: str, client: Client, context: ClientContext, percent: float) -> dict[str, Any]:
-    """What is known of Q2 or Q3 before: threshold, true number, and the store's plan."""
+    """The note on Q2 or Q3 before execution: threshold, true number, and the store's plan."""
     flags = context.engine.flags
     native: Native = "find" if phase == "q2" else "count_where"
     by = route(native, flags, conditions=True)

@@ -77,7 +77,7 @@ class Zipfian:
 
 
 class Chooser(Protocol):
-    """Chooses records by their place in the order of age, 0 the oldest."""
+    """Draws records by age rank, 0 for the oldest."""
 
     def draw(self, random: np.random.Generator, existing: Numbers) -> Numbers:
         """One place for each entry of `existing`, which are the numbers of records that exist
@@ -85,7 +85,7 @@ class Chooser(Protocol):
 
 
 class Uniform:
-    """Every record that there was at the start is as likely as any other."""
+    """Uniform over the records that existed at the start."""
 
     def __init__(self, records: int) -> None:
         self._records = records
@@ -95,7 +95,7 @@ class Uniform:
 
 
 class Scrambled:
-    """Zipfian, its popular records spread over all by a hash.
+    """Zipfian, with popular records scattered over all records by a hash.
 
     `expected` new records are in the range from the start, so that inserts do not change which
     records are popular; a place that does not exist yet is drawn again.

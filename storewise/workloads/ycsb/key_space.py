@@ -1,4 +1,4 @@
-"""Which records exist: those of the load and all that clients inserted since, without talking.
+"""Existing records: those of the load and of later inserts, known without communication.
 
 Records have numbers. The load makes those from ``insertstart`` on. A phase that inserts takes
 numbers above all that were ever tried before it, and its clients share them by stride. Each client
@@ -28,8 +28,8 @@ _BLOCK = 8192
 
 
 class Inserts:
-    """The numbers that one client of a phase inserts, as its note tells them: from `start` on by
-    `stride`; of several stores only those whose keys this one holds."""
+    """The numbers that one client of a phase inserts, given by its note: from `start` on by
+    `stride`; with several stores only those whose keys its store holds."""
 
     def __init__(self, note: Note, load: LoadParams) -> None:
         self.note, self._load = note, load
@@ -85,7 +85,7 @@ def _noted(context: ClientContext, start: int, stride: int) -> Inserts:
 
 
 def load_inserts(context: ClientContext) -> Inserts:
-    """What a client of the load inserts."""
+    """The inserts of a client of the load."""
     start = context.load.insertstart
     if context.stores > 1:
         return _noted(context, start + context.thread, context.threads)
@@ -93,7 +93,7 @@ def load_inserts(context: ClientContext) -> Inserts:
 
 
 def next_inserts(context: ClientContext, top: int) -> Inserts:
-    """What a client of a later phase inserts: numbers from `top` on.
+    """The inserts of a client of a later phase: numbers from `top` on.
 
     A process has those that leave its own number as the rest when divided by the number of
     processes, since it does not know how far the others came in earlier steps. Processes with
@@ -105,7 +105,7 @@ def next_inserts(context: ClientContext, top: int) -> Inserts:
 
 
 class Records:
-    """The records that exist, by their place in the order of their numbers.
+    """The existing records, by their rank in the order of their numbers.
 
     The notes are those of all earlier phases, and of earlier steps of `phase` by this process.
     """
@@ -162,7 +162,7 @@ _latest: tuple[Sequence[Any], Records] | None = None
 
 
 def records_before(context: ClientContext) -> Records:
-    """What a client knows when a step begins; all threads of a process know the same."""
+    """The records known at the beginning of a step; the same for all threads of a process."""
     global _latest
     before, load = context.before, context.load
     with _lock:

@@ -1,8 +1,8 @@
 """The operations of one client of the ``ycsb`` workload.
 
-They are made in blocks: keys, values and lengths come out of a few numpy calls. What is yielded is
-the same `Operation` again and again: its call takes what the next one is about from a queue. The
-driver calls operations in the order in which they are yielded, each once.
+They are made in blocks: a few numpy calls draw keys, values and lengths. The same `Operation`
+objects are yielded repeatedly; each call takes its key and values from a queue. So the driver must
+call each operation once, in the order in which they are yielded.
 """
 
 from __future__ import annotations

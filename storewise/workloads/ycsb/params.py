@@ -60,7 +60,7 @@ def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class RecordParams(BaseModel):
-    """What the records are: `load` decides, later phases may repeat and not contradict it."""
+    """Parameters of the records, set by `load`; later phases may repeat but not change them."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -122,7 +122,7 @@ class LoadParams(RecordParams, WholeParams):
 
 
 class RunParams(RecordParams, EndedParams):
-    """What phases after the load have in common."""
+    """Parameters shared by the phases after the load."""
 
     readallfields: bool = True
     writeallfields: bool = False
@@ -156,8 +156,7 @@ class MixedParams(RunParams):
     def _some(self) -> MixedParams:
         if not any(getattr(self, key) for key in PROPORTIONS.values()):
             raise ValueError(
-                f"no operation has a share: one of {', '.join(PROPORTIONS.values())} must be "
-                "above 0"
+                f"all proportions are 0: one of {', '.join(PROPORTIONS.values())} must be above 0"
             )
         return self
 

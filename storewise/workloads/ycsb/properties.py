@@ -64,9 +64,8 @@ def resolve(
 ) -> dict[str, Any]:
     """Parameters of a phase under the names of its model.
 
-    Where they have `properties`, the file's properties come first and are replaced by what stands
-    beside it; its path starts at the working directory, or else at `base`. Raises ConfigError for
-    a file or a property that cannot be used.
+    The other parameters override those of the file named by `properties`, whose path is relative to
+    the working directory, or else to `base`. Raises ConfigError for an invalid file or property.
     """
     try:
         values = canonical(params)
@@ -105,7 +104,7 @@ def _usable(path: Path) -> dict[str, Any]:
             ignored.append(name)
         elif like := nearest(name, [*_PARAMETERS, *ALIASES]):
             raise ConfigError(
-                f"{where} is not one that this workload knows{like}; docs/ycsb.md lists them"
+                f"{where} is not a property of this workload{like}; docs/ycsb.md lists them"
             )
         else:
             ignored.append(name)

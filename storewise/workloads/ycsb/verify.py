@@ -1,4 +1,4 @@
-"""Verification: records that were acknowledged are there and whole."""
+"""Verification: acknowledged records exist and are complete."""
 
 from __future__ import annotations
 

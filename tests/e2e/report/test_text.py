@@ -31,7 +31,7 @@ def test_conditions_warnings_files_and_servers_are_told(page):
         "Example CPU &lt;8&gt; &amp; more",
         "ext4",
         "24 GiB",
-        "How fast the machine was before each trial",
+        "Speed of the hosts before each trial",
         "summary.csv",
         "End of its log",
         "&lt;b&gt;line 2&lt;/b&gt;",
