@@ -54,7 +54,7 @@ def test_what_a_study_can_be_asked(tables):
     for spec, message in (
         (asked(factors=("worker",)), "no factor 'worker'.*workers"),
         (asked(response="operation_per_s"), "no measure 'operation_per_s'.*operations_per_s"),
-        (asked(numeric=("consistency",)), "are no numbers"),
+        (asked(numeric=("consistency",)), "are not numbers"),
     ):
         with pytest.raises(AnalysisError, match=message):
             study_analyses(tables, spec)
