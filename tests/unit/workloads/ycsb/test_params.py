@@ -134,7 +134,11 @@ def test_property_files_that_cannot_be_used(place, line, words):
     ("old", "new", "words"),
     [
         ("operationcount: 10", "maxscanlength: 5", "`operations` (over all clients)"),
-        ("operationcount: 10", "operations: 9, readproportion: 0, updateproportion: 0", "all proportions are 0"),
+        (
+            "operationcount: 10",
+            "operations: 9, readproportion: 0, updateproportion: 0",
+            "proportions",
+        ),
         ("operationcount: 10", "operationcount: 9, hotspotdatafraction: 1.2", "less than or equal"),
         ("operationcount: 10", "operationcount: 9, minscanlength: 9, maxscanlength: 8", "above"),
         ("operationcount: 10", "operationcount: 9, operations: 9", "are the same"),
