@@ -23,6 +23,7 @@ from storewise.dataset.segments import Run, RunBuilder, RunWriter
 from storewise.dataset.settings import Settings
 from storewise.errors import InputError
 from storewise.s3.uri import is_remote
+from storewise.ssearch.parse.lines import CHUNK
 from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.remote import Listed, fetched_ahead
 from storewise.ssearch.parse.stream import CHANGED, Digesting, Source, open_input, unreadable
@@ -198,6 +199,8 @@ def _read_input(
         content.digest,
         encoding="arrow",
         alignments_per_batch=ALIGNMENTS_PER_BATCH,
+        # What is in memory already need not be copied in small pieces.
+        chunk_bytes=CHUNK if content.source == file.path or content.copy else KEPT_BYTES,
         name=file.path,
     )
     text = 0

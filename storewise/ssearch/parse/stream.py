@@ -249,7 +249,11 @@ def _content(raw: _Raw, name: str) -> ByteReader:
     while len(head) < len(ZSTD_MAGIC) and (more := start.read(len(ZSTD_MAGIC) - len(head))):
         head += more
     _refuse_unread(head, name)
-    plain = _Plain(raw, head, name)
+    if isinstance(raw, io.BytesIO):  # read in one piece from its start, it is not copied
+        raw.seek(-len(head), io.SEEK_CUR)
+        plain = _Plain(raw, b"", name)
+    else:
+        plain = _Plain(raw, head, name)
     if head[:2] == GZIP_MAGIC:
         return _Members(plain, "gzip", name, lambda: zlib.decompressobj(wbits=31))
     if head == ZSTD_MAGIC or (head[1:] == _ZSTD_SKIPPABLE and 0x50 <= head[0] <= 0x5F):
