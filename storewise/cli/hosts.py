@@ -76,6 +76,6 @@ def sessions(results: Results = RESULTS, json_: JsonLines = False) -> None:
         for node in session.nodes:
             typer.echo(
                 f"  {node.node} on {node.host}: {node.state}"
-                + (f" at {node.address}, guarded by {node.guard}" if node.address else "")
+                + (f" at {node.address}, authentication: {node.guard}" if node.address else "")
             )
         typer.echo(f"  jobs: {', '.join(session.jobs) or 'none'}")

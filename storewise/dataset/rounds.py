@@ -62,7 +62,7 @@ class Folders:
         return self.own / f"{number:04d}.commit"
 
     def commits(self) -> list[Path]:
-        """Journals that a killed run left."""
+        """The journals of commits that a killed run left."""
         return sorted(self.own.glob("*.commit"))
 
 

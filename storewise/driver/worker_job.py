@@ -74,7 +74,7 @@ class Step:
 
     @property
     def kills_nodes(self) -> bool:
-        """A node is killed in it: errors are expected, and outages are measured."""
+        """Whether this step kills a node: then errors are expected, and outages are measured."""
         return self.params.crash is not None
 
 

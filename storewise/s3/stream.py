@@ -100,7 +100,10 @@ def _add(
     listed: int | None,
     stop: threading.Event | None,
 ) -> str:
-    """Appends to `got` what is missing in it; the object's ETag."""
+    """Append to `got` the bytes that it lacks of the `size` bytes from `start`; returns the ETag.
+
+    Raises Changed if the object is not that of `of` bytes with `etag` (or version `listed`).
+    """
     request: dict[str, Any] = {"Bucket": place.bucket, "Key": place.key}
     if etag:
         request["IfMatch"] = etag

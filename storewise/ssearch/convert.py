@@ -78,7 +78,7 @@ def _rewindable(source: Source, outdir: Path, stack: ExitStack) -> Source:
 
 
 class Converted(NamedTuple):
-    """The files that were written, in order of kinds, and what is to be said of the input."""
+    """The files that were written, in the order of the kinds, and warnings about the input."""
 
     paths: list[Path]
     warnings: list[str]

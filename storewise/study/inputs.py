@@ -52,7 +52,7 @@ class Search(Section):
             if "!" in option or option.startswith("-e") or after == "-e":
                 raise ValueError(f"{option!r} runs a program; the programs' own options only")
             if option.startswith("-O"):
-                raise ValueError(f"{option!r} writes a file; outputs go where the study has them")
+                raise ValueError(f"{option!r} writes a file; Storewise chooses where outputs go")
         return value
 
     @field_validator("queries", "libraries")

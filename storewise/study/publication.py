@@ -88,8 +88,10 @@ def as_time(seconds: float) -> str:
 
 
 def folder_of(publish: Publish, study: str, started: float) -> Place:
-    """Where the results go of the run that began at `started` (Unix time): a folder named by time,
-    study and the user's name, so that a list of folders is in the order of time."""
+    """The folder for the results of the run that began at `started` (Unix time).
+
+    Its name is time, study and the name that the user gave, so that folders sort by time.
+    """
     time = datetime.fromtimestamp(started, UTC).strftime("%Y%m%dT%H%M%SZ")
     name = "-".join(part for part in (time, study, publish.name) if part)
     return parse(publish.to).below(name).folder()

@@ -21,7 +21,7 @@ from storewise.engines.registry import engine
 from storewise.study.host_classes import DATA
 from storewise.workloads.registry import workload
 
-#: Characters of a job's name that qstat(1B) and squeue(1) show.
+#: Characters of a job's name that qstat(1B) shows.
 SHOWN = 15
 
 
@@ -161,8 +161,8 @@ def trial_id(factors: Mapping[str, Any], repeat: int) -> str:
 def job_name(job: str, trial: Trial) -> str:
     """A name for a job of a trial in a scheduler's queue, ``data0.pos-w2-r1.0d8fc281``.
 
-    Lists of jobs show 15 characters: the job, the trial's workers and its repeat are among them,
-    and of the engine what room is left.
+    qstat shows the first 15 characters: they hold the job, the trial's workers and repeat; the
+    engine's name is cut to the room that is left (at least two characters).
     """
     store, _, rest = trial.id.partition("-")
     rest, _, digest = rest.rpartition("-")

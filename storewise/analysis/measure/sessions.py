@@ -55,7 +55,7 @@ def _facts(part: Part) -> dict[str, Any]:
         "trial": part.trial,
         "node": part.node,
         "host": host.get("name") if isinstance(host, Mapping) else host,
-        # Further ports and what guards each: ``gossip (none), http (password)``.
+        # Further ports with their authentication: ``gossip (none), http (password)``.
         "ports": ", ".join(guards) or None,
         # Ports without access control and what a stranger could do there; empty if there are none,
         # None for results of an earlier version that did not record it.

@@ -118,7 +118,7 @@ class Variance:
 
     @property
     def inflation(self) -> float:
-        """By how much counting each row `repeats` times makes each F greater."""
+        """The factor by which each F grows if each row is counted `repeats` times."""
         return float(self.fitted.df_resid) / self.freedom
 
 

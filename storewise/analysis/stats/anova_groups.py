@@ -180,7 +180,7 @@ def _doubts(group: Group) -> Iterable[str]:
 
 
 def _check(analysed: Sequence[Group], of: str, checks: Sequence[float]) -> Iterable[str]:
-    """That residuals fail a check, p adjusted over the groups."""
+    """A warning if residuals of groups fail the check `of`, with p adjusted over all groups."""
     adjusted = holm_adjusted(checks)
     failed = [group for group, p in zip(analysed, adjusted, strict=True) if p < ALPHA]
     robust = of == "equal variance"

@@ -42,8 +42,8 @@ def observations(
                 )
             if used.count(column) > 1:
                 raise AnalysisError(
-                    f"{path}: {option}: column {column!r} is asked for twice; it can have one part "
-                    "only"
+                    f"{path}: {option}: column {column!r} is named twice; a column can have only "
+                    "one role"
                 )
     for column in numeric:
         if column not in factors:

@@ -55,7 +55,7 @@ class Answer:
 
     @property
     def sureness(self) -> str:
-        """``sure: fair (phases shorter than 5 s)``."""
+        """How certain the answer is, and why: ``sure: fair (phases shorter than 5 s)``."""
         why = f" ({'; '.join(self.reasons[:REASONS])})" if self.reasons else ""
         return f"sure: {self.sure}{why}"
 
@@ -193,8 +193,8 @@ def _asked(times: float) -> str:
 
 
 def _beside(used: Sequence[Criterion], name: str, *, found: bool) -> Iterator[str]:
-    """What speaks for a choice most, unless that is `found`, and who is better in something that
-    counts."""
+    """Yield the strongest reason for a choice, unless one was `found` already, and the store that
+    is most clearly better than it in a criterion that counts."""
     ahead, behind = [], []
     for one in used:
         first, standing = one.stores[0], one.of(name)

@@ -78,6 +78,7 @@ class Criterion:
 
 
 def figures(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with all columns VALUES; one that it lacks is empty, FINISHED unlimited."""
+    """The columns VALUES of the table; a missing column is added empty, and a missing FINISHED is
+    unlimited (infinite)."""
     table = table.reindex(columns=VALUES).astype({WITH: object})
     return table.fillna({WITH: "", FINISHED: math.inf})

@@ -149,7 +149,8 @@ def _turned_over(measures: pd.DataFrame) -> bool:
 
 
 def crashes_of(tables: Tables) -> dict[str, tuple[int, int]]:
-    """Store -> crashes that lost acknowledged documents, and all of which that is known."""
+    """For each store: the number of crashes that lost acknowledged documents, and the number of
+    crashes for which this is known."""
     crashes = tables.crashes[tables.crashes["lost_documents"].notna()]
     if crashes.empty:
         return {}

@@ -95,7 +95,7 @@ class CassandraEngine(SpecEngine):
         return launch_of(self.spec, node, self.settings_of(node.settings))
 
     def not_started_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
-        """A server that does not let the session's user in has started: before the ring is formed
+        """A server that refuses the session's user counts as started: until the ring is formed,
         only data0 knows that user."""
         reason = _sign_in_error(endpoint, credentials)
         return None if reason and _REFUSED in reason else reason

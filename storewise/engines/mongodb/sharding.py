@@ -36,9 +36,11 @@ def check_key_field(settings: MongoSettings, kinds: tuple[Kind, ...]) -> None:
 
 
 def shard_collections(mongo: Connection, kinds: tuple[Kind, ...], settings: MongoSettings) -> None:
-    """Shard the collections of `kinds` by hashed keys; they are empty or sharded already, and the
-    server spreads their chunks. Then the balancer is off: chunks that move during a measurement
-    would be measured, too."""
+    """Shard the collections of `kinds` by hashed keys, and turn the balancer off.
+
+    They must be empty or already sharded; the server spreads their chunks. Chunks that migrate
+    during a measurement would be measured, too.
+    """
     admin = mongo.admin
     admin.command("enableSharding", DATABASE)
     for kind in kinds:

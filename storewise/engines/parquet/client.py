@@ -27,7 +27,7 @@ from storewise.engines.support.batches import arrow_schema
 from storewise.engines.support.table import Table, make_table, make_tables, table_from_names
 from storewise.errors import EngineError, StorewiseError
 
-#: At level relaxed, documents of a kind in memory before a part is written.
+#: At level relaxed, documents of a kind in memory before a file is written.
 BUFFERED_DOCUMENTS = 65_536
 
 

@@ -34,12 +34,12 @@ class ParquetEngine(Engine):
     flags = replace(FLAGS, secondary_indexes=False, updates=False, deletes=False)
     consistencies: ClassVar[Mapping[str, str]] = {
         "durable": (
-            "a batch is a complete file of its own, on disk (fsync) when acknowledged; on S3 it "
-            "comes at the end of the load"
+            "a batch is a complete file, on the local disk (fsync) when acknowledged; with `place` "
+            "on S3 it is uploaded at the end of the load"
         ),
         "relaxed": (
-            "a batch is in the memory of the process when acknowledged; it is lost with the "
-            "process until a part is full or the load is finished, and parts are not forced to disk"
+            "a batch is in the memory of the process when acknowledged, until 65,536 documents "
+            "make a file, or the load ends; files are written without fsync"
         ),
     }
     Settings = ParquetSettings

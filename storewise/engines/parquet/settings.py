@@ -26,7 +26,7 @@ class ParquetSettings(DuckSettings):
         default=None,
         ge=1,
         le=MAX_PARTITIONS,
-        description="partitions of a kind; by default what gives files of 512 MB, at most 64",
+        description="partitions of a kind; by default as many as give files of 512 MB, at most 64",
     )
     # A point read decodes one row group, so small groups make it cheap: 4,000 to 10,000 rows read
     # five to ten times as fast as DuckDB's usual 122,880, for less than a percent of size.

@@ -72,7 +72,7 @@ class RiakClient(ThreadClient[Shared, Table]):
     # The schema. Whatever the level says, a quorum has it: no client may miss it.
 
     def create(self, schema: Schema) -> None:
-        """Buckets come into being with their first key; what is kept is the schema."""
+        """Store the schema only: Riak creates a bucket with its first key."""
         self._writing("create")
         content = pb.RpbContent(value=self._new_note(schema).encode(), content_type=_JSON)
         self._request(pb.RpbPutReq(**SCHEMA, content=content, w=QUORUM, dw=QUORUM), pb.RpbPutResp)

@@ -1,7 +1,7 @@
 """Names of nodes, and which partition of Riak's ring a key falls to.
 
 Riak hashes the Erlang term ``{Bucket, Key}`` in its external format with SHA-1 into a ring of
-2^160, cut into equal partitions; a key belongs to the partition that begins next behind its hash
+2^160, cut into equal partitions; a key belongs to the partition with the next index after its hash
 (chash:key_of, chash:next_index and riak_core_util:chash_std_keyfun; DeCandia et al., Dynamo, SOSP
 2007, section 4.2). Format of terms: https://www.erlang.org/doc/apps/erts/erl_ext_dist.html
 """
@@ -14,7 +14,7 @@ from storewise.engines.contract.engine import Endpoint
 
 
 def node_name(endpoint: Endpoint) -> str:
-    """Of the Erlang node behind an endpoint, as riak.conf.j2 calls it."""
+    """The name of the Erlang node at an endpoint, as in riak.conf.j2."""
     return f"riak{endpoint.index + 1}@{endpoint.address}"
 
 

@@ -36,7 +36,7 @@ class DuckSettings(EngineSettings):
     memory_limit_mib: int = Setting(
         default=2048,
         ge=64,
-        description="memory that DuckDB may use in each process, MiB; beyond it sorts go to disk",
+        description="memory that DuckDB may use in each process, MiB; larger sorts spill to disk",
     )
 
 

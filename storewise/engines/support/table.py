@@ -99,7 +99,7 @@ class CompositeKey:
         return f"({names[0]} {operator[0]}= {mark} AND {clause})", [numbers[0], *values]
 
     def check(self, document: Document) -> None:
-        """Raise EngineError for a document whose id is not that of its numbers."""
+        """Raise EngineError if the document's id is not that of its key."""
         numbers = [document[name] for name in self.names]
         try:
             right = self.pack(*numbers)
@@ -107,8 +107,8 @@ class CompositeKey:
             right = b""
         if document["_id"] != right:
             raise EngineError(
-                f"a document of {self._kind.table} has the id {document['_id']!r}, which is not "
-                f"that of its {', '.join(self.names)}: {', '.join(map(str, numbers))}"
+                f"a document of {self._kind.table} has the id {document['_id']!r}, but its key "
+                f"({', '.join(self.names)}) = ({', '.join(map(str, numbers))}) has another id"
             )
 
 

@@ -1,4 +1,4 @@
-"""The files through which a session's nodes, its forming and its clients know of each other.
+"""The files through which a session's nodes, its `form` job and its clients coordinate.
 
 All lie in the live directory of the trial:
 
@@ -6,9 +6,9 @@ All lie in the live directory of the trial:
 |---|---|---|
 | ``credentials/secret.json`` | open | the session's secrets, 0600 in a directory 0700 |
 | ``nodes/<node>.json`` | the node's job, at its start | where it runs |
-| ``addresses/<node>.json`` | the node's job | its server will listen here (where others ask) |
+| ``addresses/<node>.json`` | the node's job | where its server will listen (if others need it) |
 | ``answering/<node>.json`` | the node's job | its server answers |
-| ``endpoints/<node>.json`` | the node's job | its server answers, here, and has settled |
+| ``endpoints/<node>.json`` | the node's job | its server has joined and is ready, here |
 | ``cluster.json`` | form | the cluster is formed: clients may connect |
 | ``loaded`` | the first loading worker | the load has ended: nodes count their files |
 | ``stop`` | close | nodes end in order |
@@ -108,7 +108,7 @@ class FormedCluster:
     versions: Mapping[str, str]
     """Of the servers, by node."""
     guards: Mapping[str, str]
-    """What guards each node's port, by node."""
+    """Authentication of each node's port, by node."""
     formed_at: float
     form_seconds: float
     warnings: tuple[str, ...] = ()

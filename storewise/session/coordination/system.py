@@ -16,7 +16,7 @@ import psutil
 
 
 class System:
-    """This host, as a process of ours sees it."""
+    """What session jobs ask of their host: name, clocks, process ids, signals."""
 
     def host(self) -> str:
         return socket.gethostname()

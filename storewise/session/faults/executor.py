@@ -39,8 +39,8 @@ class FaultExecutor:
         offset: float,
         restarted: Callable[[], None],
     ) -> None:
-        """`offset` is this host's clock ahead of the session's, s; `restarted` is called when the
-        server has been started again, with a new process."""
+        """`offset`: seconds by which this host's clock is ahead of the session's. `restarted` is
+        called after the server was started again, as a new process."""
         self._server, self._specs, self._live = server, specs, live
         self._check, self._log, self._offset = check, log, offset
         self._restarted = restarted

@@ -113,5 +113,5 @@ def _drop(engine: ExternalEngine, cluster: Cluster, record: Path) -> None:
 def _engine(trial: Trial) -> ExternalEngine:
     engine = engine_named(trial.engine)
     if not isinstance(engine, ExternalEngine):
-        raise EngineError(f"{engine.title} is no database that is there already")
+        raise EngineError(f"{engine.title} cannot be used as an external database")
     return engine

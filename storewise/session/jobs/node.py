@@ -411,7 +411,7 @@ class _Node:
 
 
 def _port_warnings(engine: ServerEngine, spec: NodeSpec, trial: Trial, address: str) -> list[str]:
-    """Warnings about a node's ports; ConfigError for ports off loopback that nothing guards and
+    """Warnings about a node's ports; ConfigError for ports off loopback without authentication
     that the study does not allow."""
     open_ports = engine.open_ports(spec, trial.topology)
     if not open_ports or is_loopback(address):
@@ -419,8 +419,8 @@ def _port_warnings(engine: ServerEngine, spec: NodeSpec, trial: Trial, address: 
     names = "; ".join(f"{name}: who reaches it can {what}" for name, what in open_ports.items())
     if not trial.allow_open_ports:
         raise ConfigError(
-            f"{engine.title} would listen on {address} with ports that nothing guards ({names}); "
-            "if your network allows it, say `allow_open_ports: true` in the study, or use one host "
-            "and loopback"
+            f"{engine.title} would listen on {address} with ports without authentication ({names});"
+            " if your network allows it, say `allow_open_ports: true` in the study, or use one host"
+            " and loopback"
         )
-    return [f"{engine.title} listened on {address} with ports that nothing guards ({names})"]
+    return [f"{engine.title} listened on {address} with ports without authentication ({names})"]

@@ -94,7 +94,7 @@ class Served:
     cluster: Cluster
     formed: FormedCluster
     beside: Mapping[str, str]
-    """Servers on the workers' hosts, by role, and what guards their ports."""
+    """Servers on the workers' hosts, and by role the authentication of their ports."""
     pids: tuple[int, ...]
     """Of the servers that this worker has started, to be sampled with it."""
     check: Callable[[], None]

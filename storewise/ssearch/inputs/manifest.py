@@ -113,7 +113,7 @@ def merge_parts(
     on_bad_input: OnBadInput = "fail",
     quarantine: Path | None = None,
 ) -> ManifestSummary:
-    """Makes the manifest `out` from the parts of a split build; as `build_manifest` else."""
+    """Merge the parts of a split build into the manifest `out`; otherwise like `build_manifest`."""
     # A part of an earlier version may lack a column.
     tables = [PART_SCHEMA.empty_table(), *(read_table(part, "part") for part in parts)]
     table = pa.concat_tables(tables, promote_options="default")

@@ -182,7 +182,7 @@ class Columns:
         self.has[:, row : row + len(hits)] = numbers[3:]
 
     def append(self, alignment: Alignment, *, opens: bool) -> None:
-        """One row, as the reference reader has read it."""
+        """Append one alignment from the reference reader; `opens`: it is the first of its hit."""
         row = self.rows
         for i, name in enumerate(INTEGERS):
             value = getattr(alignment, name)

@@ -281,7 +281,9 @@ class _Window:
         return begins, ends
 
     def _integers(self, values: Integers, lengths: Integers) -> dict[str, npt.NDArray[Any]]:
-        """The integers; numbers that nobody needs are only checked. ValueError where one is none.
+        """The values as integers; those of unused keys are only validated.
+
+        Raises ValueError if a value is not an integer.
 
         Eight digits at once: they are added in pairs, the pairs in pairs, and so on (D. Lemire,
         "Quickly parsing eight digits", 2018).

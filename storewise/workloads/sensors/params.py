@@ -24,7 +24,7 @@ class LoadParams(WholeParams):
     rows: int = Field(default=100_000, ge=100, le=MAX_ROWS, description="readings to load")
     how: Literal["bulk", "batches"] = Field(
         default="bulk",
-        description="in large batches, by the engine's own bulk path, or in small batches",
+        description="`bulk`: large batches by the engine's own bulk path; `batches`: small ones",
     )
     batch_size: int | None = Field(
         default=None,
@@ -34,7 +34,7 @@ class LoadParams(WholeParams):
     machines: int = Field(default=16, ge=1, le=MAX_NUMBER, description="machines")
     sensors: int = Field(default=4, ge=1, le=MAX_NUMBER, description="sensors of each machine")
     data_seed: int = Field(
-        default=1, ge=0, description="of the readings, the same in all trials of a study"
+        default=1, ge=0, description="seed of the generator, the same in all trials of a study"
     )
 
     @model_validator(mode="after")
@@ -72,13 +72,13 @@ class RangeParams(PhaseParams):
     operations: int | None = Field(
         default=None,
         ge=1,
-        description="executions of each selectivity, over all clients; 3 where nothing else ends "
-        "the phase",
+        description="how often each selectivity is run, by all clients together; 3 if no other "
+        "limit ends the phase",
     )
     selectivity_pct: tuple[float, ...] = Field(
         default=SELECTIVITIES,
         min_length=1,
-        description="shares of the readings to be found, in %, one number or several",
+        description="selectivities: % of the readings to be found, one number or several",
     )
 
     @model_validator(mode="before")

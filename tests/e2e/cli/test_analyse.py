@@ -157,9 +157,9 @@ def lines(**cells):
         (lines(line4="sqlite,2,1,0"), {"log": True}, "ms: 1 values of 0 or less have no logarithm"),
         (ROWS, {"numeric": "engine"}, "column 'engine' must be a number; found 'sqlite'"),
         (ROWS, {"numeric": "run"}, "--numeric: 'run' is none of the --factors"),
-        (ROWS, {"by": "engine"}, "--factors: column 'engine' is asked for twice"),
-        (ROWS, {"factors": "engine,ms"}, "--response: column 'ms' is asked for twice"),
-        (ROWS, {"factors": "engine,engine"}, "--factors: column 'engine' is asked for twice"),
+        (ROWS, {"by": "engine"}, "--factors: column 'engine' is named twice"),
+        (ROWS, {"factors": "engine,ms"}, "--response: column 'ms' is named twice"),
+        (ROWS, {"factors": "engine,engine"}, "--factors: column 'engine' is named twice"),
         (ROWS, {"factors": "engine,,run"}, "a name in this list is empty"),
         (
             ROWS,

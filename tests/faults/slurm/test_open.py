@@ -1,4 +1,4 @@
-"""Engines with ports that nothing guards, across the networks of a real Slurm's hosts."""
+"""Engines with ports without authentication, across the networks of a real Slurm's hosts."""
 
 from __future__ import annotations
 

@@ -321,7 +321,7 @@ def test_what_a_profile_may_get_wrong(live, running, tmp_path, monkeypatch):
         (one, {"scratch": "tmp/x"}, ConfigError, "scratch: 'tmp/x' is no absolute path"),
         (one, {"scratch": f"{tmp_path}/file"}, EngineError, "cannot make .*Not a dir.*`scratch`"),
         (one, {"interface": "eth77"}, ConfigError, "no 'eth77'; it has"),
-        (trial(), {"interface": "auto"}, ConfigError, "nothing guards.*allow_open_ports"),
+        (trial(), {"interface": "auto"}, ConfigError, "without authentication.*allow_open_ports"),
         (trial("ring"), {"interface": "auto"}, ConfigError, "gossip: who rea"),
     ]
     for its, options, error, words in wrong:
