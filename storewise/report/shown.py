@@ -216,7 +216,7 @@ HOSTS = (
     ),
     Spec(
         "servers",
-        "Servers: hosts, access control of their ports, and ports without it",
+        "Servers: hosts, authentication of their ports, and ports without it",
         (
             *("role", "host", "address", "version", "guard", "ports", "open_ports", "threads"),
             *("queue_time", "ready_time", "stop_time", "node_bytes", "kept"),

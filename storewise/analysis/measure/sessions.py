@@ -1,4 +1,4 @@
-"""Sessions: the servers of trials, their hosts, ports, access control, times and sizes.
+"""Sessions: the servers of trials, their hosts, ports, authentication, times and sizes.
 
 A session is the lifetime of one trial's servers. Each server writes a part, and so does the end of
 the session; ``docs/results.md`` lists their metrics.
@@ -44,7 +44,7 @@ def _figures(samples: Reduction, keys: list[str], metrics: list[str]) -> pd.Data
 
 
 def _facts(part: Part) -> dict[str, Any]:
-    """The unmeasured columns of a node: role, host, address, ports and access control."""
+    """The unmeasured columns of a node: role, host, address, ports and authentication."""
     told = part.conditions
     host = told.get("host")
     ports, open_ports = told.get("ports") or {}, told.get("open_ports")
@@ -57,7 +57,7 @@ def _facts(part: Part) -> dict[str, Any]:
         "host": host.get("name") if isinstance(host, Mapping) else host,
         # Further ports with their authentication: ``gossip (none), http (password)``.
         "ports": ", ".join(guards) or None,
-        # Ports without access control and what a stranger could do there; empty if there are none,
+        # Ports without authentication and what a stranger could do there; empty if there are none,
         # None for results of an earlier version that did not record it.
         "open_ports": "; ".join(f"{name}: {what}" for name, what in open_ports.items())
         if isinstance(open_ports, Mapping)

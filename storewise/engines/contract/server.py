@@ -261,7 +261,7 @@ class ServerEngine(Engine):
                         )
 
     def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
-        """Port name -> its access control, for a node's further ports."""
+        """Port name -> its authentication, for a node's further ports."""
         return dict.fromkeys(endpoint.ports, self.guard)
 
     def open_ports(self, spec: NodeSpec, topology: Topology) -> Mapping[str, str]:

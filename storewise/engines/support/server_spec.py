@@ -1,7 +1,7 @@
 """Servers described by files: ``server.yaml`` and templates in a store's folder.
 
 ``server.yaml`` defines a server's programs and where to search for them, how each role is started
-and stopped, the meaning of each consistency level, and the access control of its ports.
+and stopped, the meaning of each consistency level, and the authentication of its ports.
 ``NAME.j2`` is the Jinja2 template of the server's file ``NAME``, with the variables `node`,
 `settings`, `level` (the options of the consistency level) and `product` (``MariaDB``). Everything
 else is a method of the engine.
@@ -94,7 +94,7 @@ class PortSpec(_Part):
     """A further port of a server, beside the one for clients."""
 
     guard: str
-    """Its access control, as in `ServerEngine.guard`."""
+    """Its authentication, as in `ServerEngine.guard`."""
     strangers_can: str = ""
     """What anyone who reaches this port can do, if it needs no password."""
     clusters_only: bool = False
