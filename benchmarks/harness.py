@@ -13,7 +13,7 @@ above 1 there is the reader's merit; DuckDB, chDB and Parquet take Arrow on both
 Cassandra and HBase dicts. A look-up gives the whole document as a dict of Python values; the first
 round checks that both give what was loaded. Parquet has no updates.
 
-Printed is the bare loop's time / Storewise's, by the clock and by processor time of this process
+Printed is the bare loop's time / Storewise's, in wall-clock time and in CPU time of this process
 (an embedded store is in it): to reach 0.9. The best round of each counts, because other programs
 share the machine; servers share it too, so these are no figures of the stores.
 """

@@ -6,8 +6,8 @@
 In one run:
 
 - `null`: operations/s of one process of workloads A and C on the null engine, everything recorded,
-  by the clock and per second of the process's own processor time, which other programs on the
-  machine do not change much (to reach: 800,000 of C; by the clock on an idle machine).
+  in wall-clock time and per second of the process's own processor time, which other programs on the
+  machine do not change much (to reach: 800,000 of C; wall-clock on an idle machine).
 - For each engine a server is started as a session starts it, and loaded with the same number of
   records by both programs, each in tables of its own. Then both run C and A with each number of
   threads, one after the other, first the one and then the other in turn over the rounds. Told are

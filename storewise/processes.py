@@ -50,7 +50,7 @@ PASSED_PREFIXES = (
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: From Linux's ``sys/prctl.h``; the call is described in prctl(2).
 _PR_SET_PDEATHSIG = 1
-#: Loaded here, not behind a fork, where it is not safe.
+#: Loaded here, not after a fork, where it is not safe.
 _PRCTL = ctypes.CDLL(None).prctl if sys.platform.startswith("linux") else None
 
 

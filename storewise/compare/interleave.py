@@ -30,7 +30,7 @@ def write_interleaved(
     if factor == "engine":
         raise ConfigError("--interleave: engines of one study are in the same rounds already")
     if out.exists():
-        raise ConfigError(f"{out}: is there already; choose another name")
+        raise ConfigError(f"{out}: exists already; choose another name")
     owner = factor.partition(".")[0]
     others = [{"engine": one} for one in base.engines if owner in base.engines and one != owner]
     path = find_study(name, root)

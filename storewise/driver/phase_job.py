@@ -112,7 +112,7 @@ class Access:
     check: Callable[[], None]
     """Raises Aborted when the trial is to end, or a server that this job has started has ended."""
     server: dict[str, Any]
-    """Of a store with servers: fields of `ClientJob`; else empty."""
+    """Fields of `ClientJob` for a store with servers; else empty."""
     conditions: dict[str, Any]
 
 

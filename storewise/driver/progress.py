@@ -26,7 +26,7 @@ class SharedCounters:
 
     def __init__(self, processes: int, threads: int, owners: Sequence[str] = ()) -> None:
         self.columns = {name: column for column, name in enumerate(owners, 2)}
-        """Of each owner's operations in `totals`, behind all operations and documents."""
+        """Owner -> column of its operations in `totals`, after all operations and documents."""
         shape = (processes, threads, 2 + len(owners))
         memory = np.frombuffer(mmap.mmap(-1, 8 * (1 + int(np.prod(shape)))), dtype=np.int64)
         self._flag, self._counts = memory[:1], memory[1:].reshape(shape)

@@ -39,7 +39,7 @@ class Summary:
     succeeded: int
     failed: int
     indexes: tuple[int, ...]
-    """Of counters of the histogram of successful operations, with their `counts`."""
+    """Indexes of counters of the histogram of successful operations; `counts` are their values."""
     counts: tuple[int, ...]
 
 

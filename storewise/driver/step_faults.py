@@ -39,8 +39,8 @@ class StepFaults:
         self._slowed: tuple[str, ...] = ()
         self._victim: tuple[str, float] = ("", 0.0)
         self.crashes: list[dict[str, Any]] = []
-        """For the result's conditions: each crash with its node, the planned time of the kill (s
-        from the step's start), and the outages that this worker's clients saw."""
+        """The crashes, for the result's conditions: each with its node, the planned time of the kill
+        (s from the step's start), and the outages that this worker's clients saw."""
 
     def restart(self, step: Step) -> None:
         """Restart all servers; to be called when this worker's clients are closed."""

@@ -28,7 +28,7 @@ class ClientJob:
     shards: Path | None
     """The Parquet file with one row per input file and its shard, where the workload has inputs."""
     result: Path
-    """Where the result part goes."""
+    """Path of the result part."""
     stores: tuple[Path, ...] = ()
     """After the load: the store directories of all loading workers, in worker order (embedded
     engines)."""
@@ -39,7 +39,7 @@ class ClientJob:
     cluster: Cluster | None = None
     """What clients of a server engine connect to; None for embedded engines."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Of the servers."""
+    """Versions of the servers."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
     """Kept in the result's metadata, with what the job adds."""
 
@@ -53,11 +53,11 @@ class WorkerJob(ClientJob):
     live: Path
     """A directory that all jobs of the trial share while it lives."""
     hdr_log: Path
-    """Where the interval log goes."""
+    """Path of the interval log."""
     store: Path | None = None
     """Directory in which a loading worker makes its stores: p0, p1, ..., one per process."""
     files: Path | None = None
-    """Where a loading worker writes its list of stored files."""
+    """Path of the list of stored files, which a loading worker writes."""
     routers: tuple[int, ...] = ()
     """Process ids of servers that this worker has started beside its clients."""
     notes: tuple[dict[str, Any], ...] = ()

@@ -207,7 +207,7 @@ def _by_engine(trials: Sequence[Trial], lengths: Mapping[str, Amount]) -> Iterat
 
 
 def _of_work(works: Iterable[Work], documents: Amount | None) -> Iterator[tuple[str, str]]:
-    """The assumptions behind the times of phases, as (term, sentence)."""
+    """The assumptions of the times of phases, as (term, sentence)."""
     if documents is not None:
         yield "documents", f"{documents.text()}; {documents.source}"
     by_source: dict[tuple[str, str], list[Amount]] = {}
@@ -227,7 +227,7 @@ def _of_hosts(
     cloud: bool,
     here: bool,
 ) -> Iterator[tuple[str, str]]:
-    """The assumptions behind hours and money, as (term, sentence)."""
+    """The assumptions of hours and money, as (term, sentence)."""
     for servers in sorted({bool(node_jobs(trial)) for trial in trials}, reverse=True):
         which = f"a trial {'with' if servers else 'without'} servers"
         yield f"beside the phases of {which}", f"{beside[servers].text()} s, to start, verify, end"

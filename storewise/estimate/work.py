@@ -97,10 +97,10 @@ class Probe:
 
     engine: str
     rates: Mapping[str, float]
-    """Of the keys of DEFAULT_RATES."""
+    """Measured rates, by the keys of DEFAULT_RATES."""
 
     def rate(self, engine: str, phase: str, measure: str) -> Amount:
-        """The rate to expect of an engine: others are less sure than the one that was tried."""
+        """The rate to expect of an engine: less certain for engines that were not tried."""
         if measure not in self.rates or (measure == "operations_per_s" and phase != "read"):
             return DEFAULT_RATES[measure]  # a question is no read by id
         factor = DEFAULT_FACTOR if engine != self.engine else MEASURED_FACTOR

@@ -209,7 +209,7 @@ def _looks(series: Series) -> tuple[str, str]:
 
 
 class _Room(NamedTuple):
-    """Of a panel, in points: left of the plot, above it, its height, and below it."""
+    """Room of a panel, in points: left of the plot, above it, its height, and below it."""
 
     left: float
     top: float

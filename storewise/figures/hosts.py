@@ -99,8 +99,8 @@ def latency_by_node(tables: Tables) -> Chart | None:
 
 
 def _panels(heading: str, rows: pd.DataFrame, engine: str) -> list[Panel]:
-    """Of one step: median, mean and 95th percentile of each node, a panel per operation, over
-    repeats, and what the processors of the nodes' hosts did."""
+    """Panels of one step: median, mean and 95th percentile of each node, a panel per operation,
+    over repeats, and what the processors of the nodes' hosts did."""
     slowest = rows.groupby("node")["service_p95"].max().nlargest(_NODES)
     nodes = [node for node in dict.fromkeys(rows["node"]) if node in slowest]
     slowed = set(rows.loc[rows["slowed"] != "", "node"])

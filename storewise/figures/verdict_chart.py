@@ -39,7 +39,7 @@ SHORTEST = 0.04
 #: How to read the chart.
 KEY = (
     "Times: median of one answer. Bar: relative to the best of its column, longer is better; log: "
-    "in powers of ten. Full colour: best, or not told apart from it; pale: behind; outlined: "
+    "in powers of ten. Full colour: best, or not told apart from it; pale: worse; outlined: "
     f"single run, not judged; hatched: from under {MIN_OPERATIONS} runs. Line: 95 % interval of "
     "the ratio to the best."
 )

@@ -78,7 +78,7 @@ class Recorded:
     """All that one or several client threads recorded in one step."""
 
     counters: dict[tuple[OperationKey, int], Counter] = field(default_factory=dict)
-    """By operation and second."""
+    """(operation, second) -> counter."""
     histograms: list[Counts] = field(default_factory=list)
     first_error: str | None = None
 

@@ -194,7 +194,7 @@ class Sampler:
         """The disk that is sampled; None stands for all disks of the host."""
 
     def start(self, zero: int) -> None:
-        """Begin; `zero` is the step's start by the clock."""
+        """Begin; `zero` is the step's start, in ns of this sampler's clock."""
         self._zero = zero
         self._sampled_at = self._now()
         self._next_size = 0.0

@@ -46,12 +46,12 @@ class Plan:
 
     folder: Place
     manifest: Manifest
-    """As it is to be; ETags of what goes up are still empty."""
+    """The manifest to write; ETags of files to upload are still empty."""
     old: Manifest | None
     old_etag: str
-    """Of the manifest that is there, empty where there is none."""
+    """ETag of the existing manifest, empty if there is none."""
     files: Sequence[Local]
-    """Those of the manifest, in its order."""
+    """The files of the manifest, in its order."""
     sending: Sequence[Sending]
     kept: Mapping[str, str]
     """ETags of objects that stay, by name."""

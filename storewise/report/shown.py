@@ -51,7 +51,7 @@ _HOST = (*_CPU, "memory_used", "disk_write", "disk_read", "disk_busy", "network_
 VERDICT = Spec(
     "verdict-table",
     "Stores by criteria, the best first; the interval is that of the ratio to the best store. Rank "
-    "1: best or not told apart; 2: behind",
+    "1: best or not told apart; 2: worse",
     ("title", "choice", "configuration", "mean", "rank", "weight", "about"),
     csv="verdict",
 )

@@ -37,7 +37,7 @@ _SIGNS = 160
 _BOXES = re.compile(r"[\u2500-\u257f]+")
 #: The engine and the factors that tell rows from each other, as a key of a `Spec`.
 SETTING = "setting"
-#: Unit -> how a number of it is written; others stand behind the number.
+#: Unit -> how a number of it is written; others stand after the number.
 UNITS: Mapping[str, Callable[[float], str]] = {
     "s": seconds,
     "B": binary,

@@ -70,7 +70,7 @@ class Follower:
             self._view.line(failed_line(self._study, trial, failed["reason"]), "red")
 
     def _screen(self, frame: Frame | None) -> RenderableType:
-        """That of `storewise watch` while the run is on record, else what it does."""
+        """The screen of `storewise watch` once the run is recorded; before, what the run does."""
         if self.stopping:
             return head_line(self._study.name, None, None, None, "ending the trials that run")
         if frame is not None and not frame.over:

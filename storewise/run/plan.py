@@ -26,7 +26,7 @@ def plan_line(study: Study, trials: Sequence[Trial], results: Path, *, here: boo
 
 
 def _seconds(study: Study, trials: Sequence[Trial], results: Path, *, here: bool) -> float:
-    """By the trials that were measured, else as `storewise cost` without a probe."""
+    """Seconds, estimated from the measured trials, else like `storewise cost` without a probe."""
     seen = Seen()
     try:
         look(results, seen)

@@ -96,7 +96,7 @@ def _check_slots(live: Sequence[Trial], study: Study, slots: int, advice: str) -
 
 
 def unused_scheduler(trials: Iterable[Trial]) -> str | None:
-    """For a run without a scheduler: says if this host has one and the trials have servers."""
+    """A note for a run without a scheduler, if this host has one and the trials have servers."""
     here = [program for program in _SUBMIT if shutil.which(program)]
     if not here or not any(map(node_jobs, trials)):
         return None

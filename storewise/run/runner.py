@@ -77,7 +77,7 @@ class Request:
     many: bool = False
     """More trials than are taken for meant."""
     arguments: Sequence[str] = ()
-    """For Snakemake."""
+    """Further arguments for Snakemake."""
 
     def study(self) -> Study:
         """The study. Raises ConfigError, too where its inputs are not there and were not listed."""

@@ -161,7 +161,7 @@ def code_of(error: ClientError) -> str:
 
 
 def no_bucket(where: Place | str) -> ObjectError:
-    """That the bucket of `where` is missing."""
+    """The error that the bucket of `where` is missing."""
     return ObjectError(f"{where}: there is no such bucket in this account and region")
 
 

@@ -34,7 +34,7 @@ def version_of(mtime_ns: int) -> int:
 
 
 def _stat(listed: Mapping[str, Any]) -> Stat:
-    """Of an object in a page of a listing."""
+    """Size, time and ETag of an object in a page of a listing."""
     mtime_ns = int(listed["LastModified"].timestamp()) * _SECOND + version(listed["ETag"])
     return Stat(listed["Size"], mtime_ns, listed["ETag"])
 
@@ -128,7 +128,7 @@ def _fits(names: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def stats(uris: Sequence[str]) -> dict[str, Stat]:
-    """By URI what S3 says of the objects that are there; `uris` must be sorted.
+    """URI -> size, time and ETag of the objects that exist; `uris` must be sorted.
 
     Listed by pages, each of which begins at the next object that is wanted, so that there are never
     more requests than pages of what lies between, and far fewer where little of it is wanted.

@@ -63,7 +63,7 @@ class Prices(Section):
     note: str = ""
     date: Annotated[str, AfterValidator(_day)] = ""
     instances: dict[str, InstancePrice] = Field(default_factory=dict)
-    """By type, such as ``i4i.2xlarge``: what a host costs that was one, instead of the above."""
+    """Instance type, such as ``i4i.2xlarge`` -> price of such a host, instead of the above."""
     by_study: bool = False
     """Whether the study gave prices. Those of the file alone say what a cloud's instances cost,
     and nothing of the hosts that somebody has."""
@@ -103,7 +103,7 @@ class Corpus(Section):
 
     files: int = Field(ge=1)
     bytes: int = Field(ge=1)
-    """Of the SSEARCH outputs as text."""
+    """Bytes of the SSEARCH outputs as text."""
 
 
 #: The published study's (config/references/niec2014.yaml).

@@ -41,7 +41,7 @@ Rows = Annotated[dict[str, list[str]], BeforeValidator(_cells)]
 
 
 class Citation(Section):
-    """Where the numbers were published."""
+    """Citation of the publication."""
 
     authors: str
     title: str
@@ -72,9 +72,9 @@ class Series(Section):
     phases: Annotated[dict[str, dict[str, Any]], BeforeValidator(_phases)] = Field(min_length=1)
     """Phases of ours, each with the levels that it must have."""
     measure: str
-    """Of ours: documents_per_s, operations_per_s, duration, mean_service_time, ..."""
+    """Our measure: documents_per_s, operations_per_s, duration, mean_service_time, ..."""
     operation: str = ""
-    """For measures of one operation."""
+    """The operation, for measures of one."""
     x: Axis | None = None
     """What the curve runs over; without it each system has one value."""
     same: dict[str, str] = Field(default_factory=dict)

@@ -105,15 +105,15 @@ class Study(Section):
     weights: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
         default_factory=dict
     )
-    """By criterion (``storewise.study.criteria``), how much it counts in the verdict; empty:
+    """Criterion (``storewise.study.criteria``) -> its weight in the verdict; empty: all count
     equally."""
     prices: Prices | None = None
     max_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """In the prices' currency: a run whose estimate (``storewise.estimate.estimate``) is above it
-    is refused."""
+    """A run whose estimated cost (``storewise.estimate.estimate``) is higher, in the prices'
+    currency, is refused."""
     corpus: Corpus | None = None
     publish: Annotated[Publish | None, BeforeValidator(as_publish)] = None
-    """Where the results go on S3 when all is measured."""
+    """The place on S3 for the results when all is measured."""
     scale: str = ""
     seed: int = 1
 

@@ -61,7 +61,7 @@ class Trial(_Plain):
     indexes: list[tuple[str, str]] = Field(default_factory=list)
     """Secondary indexes as (table, field)."""
     settings: dict[str, Any] = Field(default_factory=dict)
-    """Of the engine."""
+    """Settings of the engine."""
     phases: list[Phase]
     nodes: int = 1
     """Data nodes, and below what else `Topology` has; of no meaning to embedded engines."""

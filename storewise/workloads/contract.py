@@ -199,7 +199,7 @@ class ClientContext:
     """Number of this client's thread in its process; and all threads there."""
     threads: int
     seed: int
-    """Of the trial; a client derives its own stream from it and its place."""
+    """Seed of the trial; a client derives its own stream from it and its place."""
     step: int = 0
     phase: str = ""
     written: tuple[Path, ...] = ()
@@ -273,7 +273,7 @@ class VerifyContext:
     """Documents of each kind to read back, at most."""
     written: tuple[Path, ...]
     notes: tuple[dict[str, Any], ...]
-    """Of all clients of all phases, the loading phase's first."""
+    """Notes of all clients of all phases, the loading phase's first."""
     raise_if_aborted: Callable[[], None]
     """Call it about twice a second: it raises Aborted when the trial is to end."""
     study_fields: bool = False

@@ -90,7 +90,7 @@ class Slow(_Condition):
         return self.names
 
     def words(self) -> str:
-        """For logs and tables: ``disk, file_mb 2048``."""
+        """Text for logs and tables: ``disk, file_mb 2048``."""
         own = {name: getattr(self, name) for name, how in OWN_FIELDS.items() if how == self.how}
         known = [f"{name} {value:g}" for name, value in own.items() if value is not None]
         return ", ".join([self.how, *known])

@@ -49,7 +49,7 @@ class Reader:
         self.read = 0
 
     def find(self, query: Find) -> list[Document]:
-        """As `Client.find`."""
+        """Like `Client.find`."""
         if documents := self._others(query, "find", query.where):
             return query.answer(documents)
         found = self._client.find(query)
@@ -57,17 +57,17 @@ class Reader:
         return found
 
     def count(self, query: Count) -> int:
-        """As `Client.count`."""
+        """Like `Client.count`."""
         documents = self._others(query, "count_where", query.where)
         return query.answer(documents) if documents else self._client.count(query)
 
     def top(self, query: Top) -> list[tuple[Any, int]]:
-        """As `Client.top`."""
+        """Like `Client.top`."""
         documents = self._others(query, "aggregate")
         return query.answer(documents) if documents else self._client.top(query)
 
     def histogram(self, query: Histogram) -> dict[int, int]:
-        """As `Client.histogram`."""
+        """Like `Client.histogram`."""
         documents = self._others(query, "histogram")
         return query.answer(documents) if documents else self._client.histogram(query)
 

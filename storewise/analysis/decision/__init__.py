@@ -8,7 +8,7 @@ The rule, point by point, and where it is:
 3. Score = store + round + error, without rounds where too few degrees of freedom would be left; the
    error is pooled, or a store's own where that is larger (`model.fit`).
 4. "Take X": better than each other by Student's t, and at least 1.2 times as good; else "A or B",
-   without those that are 1.2 times behind and beyond Tukey's value (`decide.judge`).
+   without those that are 1.2 times worse and beyond Tukey's value (`decide.judge`).
 5. Sure: the chance that no other is over 1.2 times as good as a named one (`decide.judge`), at most
    what short phases, other work and single runs allow (`decide._caps`).
 6. One deployment for all criteria, at the largest common volume; a store that lacks a criterion is

@@ -1,4 +1,4 @@
-"""Which store, how sure: one score for each store and round, and one rule.
+"""Which store, and how certain: one score for each store and round, and one rule.
 
 A store's score in a round is the weighted sum of the logarithms of its figures, greater is better:
 the weighted product of multiple-criteria decisions (Triantaphyllou, *Multi-criteria Decision Making
@@ -6,9 +6,9 @@ Methods*, 2000, section 2.2.2). So errors of one trial's figures may be correlat
 error, and units do not matter. `standing` picks each store's deployment, `model` gives the errors.
 
 "Take X" where X is shown to be better than every other store, each by a test of its own, and at
-least 1.2 times as good. Else "A or B", without the stores that are at least 1.2 times behind and
-shown to be worse by a simultaneous test of all gaps. How sure: for every named store, how likely it
-is that no other store is more than 1.2 times as good.
+least 1.2 times as good. Else "A or B", without the stores that are at least 1.2 times worse and
+shown to be worse by a simultaneous test of all gaps. How certain: for every named store, how likely
+it is that no other store is more than 1.2 times as good.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class Decision:
     aside: Mapping[str, str]
     """Store -> why it is not judged."""
     chance: float = np.nan
-    """For every named store: the least chance that no other is over 1.2 times as good."""
+    """The least chance, over the named stores, that no other is over 1.2 times as good."""
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
     """score (ratio to the best), low, high (95 % interval of that ratio; nan for the best, and
     where only counts are judged), chance (that no other store is more than 1.2 times as good),
     named, n (rounds), deployment."""
     clients: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """By criterion: the number of clients at which the store is judged."""
+    """Store x criterion: the number of clients at which the store is judged."""
     rounds: pd.DataFrame = field(default_factory=pd.DataFrame)
     """(store, round) x criterion: natural logarithms, greater is better. Their sums with weights
     that sum to 1 are the scores."""

@@ -1,7 +1,7 @@
 """All figures of trials as one long table: `COLUMNS`.
 
 A row is one figure of one trial, phase, step and operation ("all" of a step as a whole). Counts of
-operations behind a figure are in `count`. Times are read from histograms that were added over
+operations of a figure are in `count`. Times are read from histograms that were added over
 workers, processes and threads, for percentiles cannot be averaged (Tene's HdrHistogram); warm-up
 and failed operations are left out. *Service time* runs from the start of an operation, *response
 time* from its intended start, so that only response time shows how long a client at a fixed rate

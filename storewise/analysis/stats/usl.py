@@ -81,7 +81,7 @@ def fit(
     freedom = len(n) - 3
 
     def distance(at: Floats) -> Any:
-        """Of the law with log lambda, sigma, kappa from the rates."""
+        """Scaled residuals of the law with log lambda, sigma and kappa."""
         return (at[0] + np.log(law(n, 1.0, at[1], at[2])) - logs) / scale
 
     found = least_squares(

@@ -1,4 +1,4 @@
-"""The answer in a few words: what to take, beside what, and how sure that is.
+"""The answer in a few words: which store to take, its rivals, and how certain that is.
 
 No interval stands here: intervals are whiskers of the chart, and columns of the verdict's table.
 """

@@ -59,8 +59,8 @@ def counted_by(one: Criterion, criteria: Sequence[Criterion]) -> float:
 
 
 def least_load(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of each phase the first step with the fewest clients that most engines have; of an engine
-    that lacks these its own fewest."""
+    """For each phase the first step with the fewest clients that most engines have; for an engine
+    without these its own fewest."""
     if rows.empty:
         return rows
     rows = rows[rows["step"] == rows.groupby("phase", observed=True)["step"].transform("min")]

@@ -1,7 +1,7 @@
 """What stores are judged by: the criteria that a study measured, with the figures of each trial.
 
 A criterion takes some rows of `summary`, those at which the stores are alike, and the figures of
-the trials behind them (`of_rows`). Which phase it is measured in follows from the operations that
+their trials (`of_rows`). Which phase it is measured in follows from the operations that
 the phase has, not from its name. The null engine and steps at rates that the study set are left
 out, but for latency.
 """
@@ -109,7 +109,7 @@ def rows_of(tables: Tables, measure: str) -> pd.DataFrame:
 
 
 def of_rows(tables: Tables, rows: pd.DataFrame) -> pd.DataFrame:
-    """The trials' figures (`trial`, `value`) behind rows of the summary, with the rows' columns."""
+    """The trials' figures (`trial`, `value`) of rows of the summary, with the rows' columns."""
     factors = list(tables.results.factors)
     measures = tables.measures
     for name in ("measure", "phase"):

@@ -13,7 +13,7 @@ from storewise.analysis.stats.intervals import Estimate
 
 #: Column of the rows' places in the CSV file of their table, from 0: ``3`` or ``3-5,9``.
 SOURCE_ROW = "source_row"
-#: Column: the number of operations behind a figure, over all repeats.
+#: Column: the number of operations of a figure, over all repeats.
 FINISHED = "count"
 #: What each trial gives for a criterion, and of which phase. WITH is what else is particular about
 #: the step, in words.
@@ -24,8 +24,8 @@ VALUES = ["trial", "phase", "value", WITH, FINISHED, SOURCE_ROW]
 class Standing:
     """One store at one criterion; `where` is its deployment and its clients, in words. The interval
     is as wide as that of its ratio to the best store. `rank` is 1 for the best and what
-    is not told apart from it, 2 for what is behind, 0 for the baseline and for a single run.
-    `source_row` has the rows of the criterion's table behind it, `finished` the operations."""
+    is not told apart from it, 2 for a worse one, 0 for the baseline and for a single run.
+    `source_row` has the rows of the criterion's table it is from, `finished` the operations."""
 
     label: str
     engine: str

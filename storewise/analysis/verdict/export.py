@@ -19,9 +19,9 @@ def verdict_table(judged: Verdict) -> pd.DataFrame:
     """Table `verdict`: COLUMNS, one row per criterion and store, the best first.
 
     `low` and `high` are the interval of the ratio to the best store, times the best figure. `rank`
-    is 1 for the best and what is not told apart from it, 2 for what is behind, and empty for the
+    is 1 for the best and what is not told apart from it, 2 for a worse one, and empty for the
     baseline and for single runs; `weight` is the criterion's share in the scores; `source_row` has
-    the rows (from 0, ``3-5,9``) of ``analysis/<source_table>.csv`` behind it.
+    the rows (from 0, ``3-5,9``) of ``analysis/<source_table>.csv`` that it is from.
     """
     rows = [_row(c, s) for c in judged.criteria for s in c.standings]
     table = pd.DataFrame(rows, columns=COLUMNS).astype({"rank": "Int64"})

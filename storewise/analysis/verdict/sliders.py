@@ -2,7 +2,7 @@
 
 The page has no distribution functions: it gets the critical values for each number of stores.
 Stores keep the deployments of the verdict, and only rounds count that all stores have whole. What
-other settings tell of the error is left out, so that near a limit the page may be less sure.
+other settings tell of the error is left out, so that near a limit the page may be less certain.
 """
 
 from __future__ import annotations

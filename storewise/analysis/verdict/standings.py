@@ -1,7 +1,7 @@
 """Stores at one criterion: each with its figure, and whether it is told apart from the best.
 
 A store stands with the deployment that it is judged with, and with the number of clients at which
-it does best. The decision's rule, applied to this criterion alone, says who is behind.
+it does best. The decision's rule, applied to this criterion alone, says which stores are worse.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Choice:
     files_better: bool = False
     """Whether the input files, which are no store, are better still."""
     apart: tuple[str, ...] = ()
-    """Of the stores those that are a store of its own for each process that writes."""
+    """The stores in which each writing process has its own store."""
 
     @property
     def words(self) -> str:

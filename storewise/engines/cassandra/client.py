@@ -192,8 +192,8 @@ class CassandraClient(ProcessClient[ProcessState[Statements], Statements]):
         return True
 
     def find(self, query: Find) -> list[Document]:
-        """By an index if the column has a suitable one, else each node filters all rows; without
-        conditions every document."""
+        """Find by an index if the column has a suitable one, else each node filters all rows;
+        without conditions all documents are found."""
         statements = self._table(query.kind)
         if query.order_by is not None:
             raise self._cannot("find in an order")
@@ -314,7 +314,7 @@ def bounds(column: Field, operator: Operator, value: Any) -> list[tuple[str, Any
     """The CQL comparisons (operator, value) that express one condition."""
     if column.type != "float":
         return [(operator, value)]
-    # The server orders as Java does: -0.0 before 0.0, and NaN behind all others.
+    # The server orders as Java does: -0.0 before 0.0, and NaN after all others.
     if operator == "=":
         return [(">=", value or -0.0), ("<=", value or 0.0)]
     limit = (operator, value or (-0.0 if operator in (">=", "<") else 0.0))

@@ -62,7 +62,7 @@ class Shared(SqlState):
     databases: dict[int, str] = field(default_factory=dict)
     """The database that stands for each store, by its number."""
     links: Path = field(default_factory=lambda: DIRECTORY / f"readers-{next(NUMBERS)}")
-    """Of a reader: where the links to the stores' tables are."""
+    """Directory of a reader's links to the stores' tables."""
 
 
 class ChdbClient(EmbeddedSql[Shared]):
@@ -153,7 +153,7 @@ class ChdbClient(EmbeddedSql[Shared]):
             shared.tables, shared.schema = tables, schema
 
     def _definition(self, table: Table, indexes: Sequence[str]) -> str:
-        """Of a table that this process writes."""
+        """SQL that defines a table which this process writes."""
         disk = f"disk(type = local, path = {literal(f'{self._stores[0].resolve()}/')})"
         # Inserts wait where merges fall behind; none is refused.
         settings = {"parts_to_throw_insert": 1_000_000, "disk": disk}
@@ -161,7 +161,7 @@ class ChdbClient(EmbeddedSql[Shared]):
         return definition(table, indexes, {**settings, **durable})
 
     def _directory(self, table: Table) -> Path:
-        """Where ClickHouse has the parts of a table that this process writes."""
+        """Directory of ClickHouse's parts of a table that this process writes."""
         path: Path = self._stores[0] / DATA / self._shared.databases[0] / table.name
         return path
 

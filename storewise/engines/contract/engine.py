@@ -163,8 +163,8 @@ class Cluster:
     kinds: tuple[Kind, ...] = KINDS
     """The kinds of documents that the workload stores."""
     sources: tuple[SourceFile, ...] = ()
-    """For engines with `flags.rereads`: of a reading client all stored input files, of a writing
-    one those of its store, stored or still to come."""
+    """Input files, for engines with `flags.rereads`: for a reading client all stored ones, for a
+    writing one those of its store, stored or still to come."""
 
 
 class Client(ABC):
@@ -396,8 +396,8 @@ class Engine(ABC):
 
 
 class ExternalEngine(Engine):
-    """An engine whose store is there already: a database that somebody else runs. A trial makes
-    tables of its own, whose names begin with what no other trial has, and drops them at its end."""
+    """An engine for an external database, which somebody else runs. A trial makes its own tables,
+    with a prefix that no other trial has, and drops them at its end."""
 
     @abstractmethod
     def of_trial(self, settings: Mapping[str, Any], name: str) -> dict[str, Any]:

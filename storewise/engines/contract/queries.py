@@ -55,7 +55,7 @@ def _matching(documents: Iterable[Document], where: tuple[Where, ...]) -> Iterat
 @dataclass(frozen=True, slots=True)
 class Scan:
     """The first `limit` documents in the order of ids: from id `start` on, which need not exist
-    (``b""``: from the first one), or behind the id `after`."""
+    (``b""``: from the first one), or after the id `after`."""
 
     kind: Kind
     start: bytes

@@ -208,7 +208,7 @@ class ServerEngine(Engine):
     own_loopback: ClassVar[bool] = False
     """On loopback node k listens on 127.0.0.(k + 1), for servers that tell nodes by address."""
     guard: ClassVar[str] = "nothing"
-    """Access control of a node's client port, in a few words for the report ("password")."""
+    """Authentication of a node's client port, in a few words for the report ("password")."""
 
     @abstractmethod
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:

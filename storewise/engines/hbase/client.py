@@ -175,12 +175,12 @@ class HbaseClient(ThreadClient[Shared, RowFormat]):
 
     def scan(self, query: Scan) -> list[Document]:
         rows = self._table(query.kind)
-        # The first row key behind another one has a zero byte more.
+        # The first row key after another one has a zero byte more.
         start = query.start if query.after is None else query.after + b"\0"
         return list(map(rows.document, self._results(rows.name, start, query.limit)))
 
     def count(self, query: Count) -> int:
-        """By a scan of the keys; with conditions it reads every document."""
+        """Count by a scan of the keys; with conditions every document is read."""
         if query.where:
             return super().count(query)
         table = self._table(query.kind).name

@@ -42,7 +42,7 @@ class RowFormat:
     def __init__(self, table: Table) -> None:
         self.table = table
         self.name = table.name.encode()
-        """Of the table in HBase."""
+        """The table's name in HBase."""
         columns = table.columns[1:]
         self._writers = {c.name: (c.name.encode(), _WRITERS[c.type]) for c in columns}
         self._readers = [(c.name.encode(), _READERS[c.type]) for c in columns]

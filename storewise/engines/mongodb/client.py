@@ -132,7 +132,7 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
     # Writing.
 
     def insert(self, kind: Kind, documents: Sequence[bytes | Document]) -> None:
-        """As BSON or as dicts."""
+        """Insert a batch of documents, as BSON or as dicts."""
         self._writing("insert")
         codec = self._table(kind)
         if not documents:

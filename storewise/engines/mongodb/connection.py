@@ -98,7 +98,7 @@ class Shared(ProcessState[BsonCodec]):
     data: tuple[Endpoint, ...]
     sharded: bool
     options: Mapping[str, Any]
-    """Of MongoClient: user, timeouts, write concern and so on."""
+    """Options of MongoClient: user, timeouts, write concern and so on."""
     threads: int = 0
     """Those that use the shared pool of connections."""
     connections: int = 0

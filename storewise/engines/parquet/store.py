@@ -58,7 +58,7 @@ class Store:
         self.state = State({}, [])
         self.settings: Settings | None = None
         self.number = 1
-        """Of the commit that comes next."""
+        """Number of the next commit."""
         self.finished = False
         """Whether no load was under way at the last look."""
         self._files: list[DataFile] = []

@@ -55,7 +55,7 @@ class SqlState(ProcessState[Table]):
 
     @classmethod
     def of(cls, cluster: Cluster, mode: Mode, stores: tuple[Any, ...], **more: Any) -> Self:
-        """For `Engine.connect`; `more` are the fields of a subclass."""
+        """Build it for `Engine.connect`; `more` are the fields of a subclass."""
         router = Router(len(stores), cluster.placement)
         return cls(mode=mode, kinds=cluster.kinds, stores=stores, router=router, **more)
 

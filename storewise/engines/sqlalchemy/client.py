@@ -86,8 +86,8 @@ class Shared(sharded.Shared):
     prefix: str
     """Prefix of the names of tables and indexes."""
     single: sa.Engine
-    """For single statements: `engine`, or at level `durable` one that the driver commits each of
-    them on."""
+    """Engine for single statements: `engine`, or at level `durable` one whose driver commits each
+    statement."""
 
 
 class _Cursor:

@@ -138,7 +138,7 @@ class ServerSpec(_Part):
     """Product -> programs that only this one needs, as `programs`."""
     version: VersionSpec | None = None
     jar: JarSpec | None = None
-    """In the place of `version` for a server in Java, whose programs are ``java`` and ``jars``."""
+    """Replaces `version` for a server in Java, whose programs are ``java`` and ``jars``."""
     variables: tuple[str, ...]
     """Environment variables that name the directory of the programs; the first that is set."""
     usual_places: tuple[str, ...] = ()

@@ -232,7 +232,7 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
         return documents
 
     def _ids(self, layout: KeyLayout, first: bytes, limit: int) -> list[bytes]:
-        """The first ids over all servers, from ``[id`` on or behind ``(id``."""
+        """The first ids over all servers, from ``[id`` on or after ``(id``."""
 
         def ids(valkey: Any, server: int) -> list[bytes]:
             order = layout.orders[server]
@@ -241,7 +241,7 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
         return list(islice(merge(*self._connections.ask_all(range(len(self._tags)), ids)), limit))
 
     def count(self, query: Count) -> int:
-        """Of a whole kind as the servers know it; with conditions by a look at every document."""
+        """Count a whole kind by the servers' own count; with conditions every document is read."""
         if query.where:
             return super().count(query)
         orders = self._table(query.kind).orders

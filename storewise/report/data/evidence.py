@@ -52,7 +52,7 @@ def evidence(
 def _trials_of(
     frame: pd.DataFrame, trials: pd.DataFrame, factors: Iterable[str]
 ) -> list[list[int]]:
-    """The places of the trials behind each row; none where it cannot be told."""
+    """The places of the trials of each row; none where it cannot be told."""
     if "trial" not in frame and "engine" not in frame:
         return [[]] * len(frame)
     keys = ["trial"] if "trial" in frame else [name for name in factors if name in frame]

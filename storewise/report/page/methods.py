@@ -35,7 +35,7 @@ def methods(tables: Tables, conditions: Mapping[str, Sequence[str]]) -> str:
         "score = store + round + error, with the variance pooled over the stores, or a store's own "
         "where larger. A store was recommended alone where the 95 % t interval of its ratio to "
         "every other store left out 1 and it was at least 1.2 times as good; else all stores that "
-        "were less than 1.2 times behind or not worse by Tukey's test for unequal numbers [3]. The "
+        "were less than 1.2 times worse or not worse by Tukey's test for unequal numbers [3]. The "
         "level of 5 % is divided by the number of settings that the best store could choose from.",
         *(f"[{number}] {text}." for number, text in enumerate(_REFERENCES, 1)),
     ]

@@ -106,7 +106,7 @@ class FormedCluster:
 
     endpoints: tuple[Endpoint, ...]
     versions: Mapping[str, str]
-    """Of the servers, by node."""
+    """Versions of the servers, by node."""
     guards: Mapping[str, str]
     """Authentication of each node's port, by node."""
     formed_at: float
@@ -114,7 +114,7 @@ class FormedCluster:
     warnings: tuple[str, ...] = ()
 
     def server_versions(self) -> dict[str, str]:
-        """For a result's conditions; one entry where all nodes have the same version."""
+        """Versions for a result's conditions; one entry if all nodes have the same version."""
         if len(set(self.versions.values())) == 1:
             return {"server": next(iter(self.versions.values()))}
         return {f"server.{node}": version for node, version in self.versions.items()}

@@ -38,7 +38,7 @@ class JobProgress:
     seconds: float = 0.0
     """Since the start of the step."""
     operations: int = 0
-    """Of the step so far, failed ones included."""
+    """Operations of the step so far, failed ones included."""
     documents: int = 0
     operations_per_s: float = 0.0
     """Since the record before."""

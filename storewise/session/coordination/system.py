@@ -22,7 +22,7 @@ class System:
         return socket.gethostname()
 
     def pid(self) -> int:
-        """Of the process that asks."""
+        """Id of the calling process."""
         return os.getpid()
 
     def time(self) -> float:

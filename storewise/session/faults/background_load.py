@@ -43,7 +43,7 @@ class Plan(BaseModel):
 
     slow: Slow
     address: str
-    """Of the node, for the network."""
+    """Address of the node, for the network."""
     ports: tuple[int, ...]
 
 

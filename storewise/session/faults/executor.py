@@ -58,7 +58,7 @@ class FaultExecutor:
             self._do(order)
 
     def failure(self, wait: float) -> str | None:
-        """As the server's own, but one that is down by order has not failed."""
+        """Like `Server.failure`, but a server that is down by order has not failed."""
         if self._down:
             time.sleep(wait)
             return None

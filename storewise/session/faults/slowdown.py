@@ -26,7 +26,7 @@ _STOP_SECONDS = 5.0
 
 
 class Slowing:
-    """One slowing of one node, under a guard of its own."""
+    """One slowing of one node: a process with its own guard."""
 
     def __init__(self, node: Node, slow: Slow, log: Path) -> None:
         self.slow = slow
@@ -47,7 +47,7 @@ class Slowing:
         try:
             self._directory.mkdir(parents=True, mode=0o700)
         except FileExistsError as error:
-            raise EngineError(f"{self._name}: {self._directory} is there already") from error
+            raise EngineError(f"{self._name}: {self._directory} exists already") from error
         try:
             if self.slow.how == "disk":
                 self._check_same_disk()

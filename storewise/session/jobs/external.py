@@ -1,4 +1,4 @@
-"""A trial's place in a database that is there already: its tables, and their end.
+"""The tables of a trial in an external database (one that somebody else runs), and their end.
 
 The trial's tables have names that no other run's have. They are made before the load and dropped
 after the verification, or by whichever job of the trial fails. Where a job is killed between
@@ -34,7 +34,7 @@ class Outside:
 
 
 def is_external(trial: Trial) -> bool:
-    """Whether the trial's store is a database that is there already."""
+    """Whether the trial's store is an external database."""
     return engine_named(trial.engine).flags.external
 
 

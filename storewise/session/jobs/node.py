@@ -114,7 +114,7 @@ class _Node:
         self.started = clock()
         self.offset = clock_offset(frame.live, job.node)
         self.seconds: float | None = None
-        """For how long it may serve."""
+        """Seconds for which it may serve; None: no limit."""
         if job.runtime_minutes:
             self.seconds = job.runtime_minutes * 60 - reserve_of(job.runtime_minutes * 60)
         self.samples: list[Sample] = []

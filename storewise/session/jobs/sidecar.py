@@ -96,7 +96,7 @@ class Served:
     beside: Mapping[str, str]
     """Servers on the workers' hosts, and by role the authentication of their ports."""
     pids: tuple[int, ...]
-    """Of the servers that this worker has started, to be sampled with it."""
+    """Process ids of the servers that this worker has started, to be sampled with it."""
     check: Callable[[], None]
     """The job's own check, which looks after those servers too: EngineError when one has ended."""
 

@@ -46,11 +46,11 @@ CLEANUP_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the guard is to run."""
+    """The command that the guard runs, and what it cleans up."""
 
     command: tuple[str, ...]
     directory: str
-    """Of the node; removed where its job has gone without doing it."""
+    """Directory of the node; the guard removes it if the node's job has ended without doing so."""
     environment: Mapping[str, str]
     log: str
     stop_signal: int

@@ -76,7 +76,7 @@ def _end_program(process: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 class Server:
-    """A server under its guard.
+    """A server and its guard process.
 
     `start` makes the node's directory, runs the first steps and starts the server; `wait_ready`
     returns when it answers; `failure` says how it ended by itself; `stop` ends it in order.
@@ -116,7 +116,7 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Of the server's first process; 0 before it was started."""
+        """Process id of the server's first process; 0 before it was started."""
         return self._process.pid
 
     @property

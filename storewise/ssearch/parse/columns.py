@@ -65,7 +65,7 @@ def packed_hit(line: bytes) -> PackedHit:
 
 
 class TextColumn:
-    """Texts of the rows, one behind the other: row i is ``data[ends[i]:ends[i + 1]]``."""
+    """Texts of the rows, one after the other: row i is ``data[ends[i]:ends[i + 1]]``."""
 
     __slots__ = ("data", "ends")
 
@@ -74,7 +74,7 @@ class TextColumn:
         self.ends: Ends = np.zeros(rows + 1, np.int32)
 
     def room(self, row: int, size: int) -> None:
-        """Makes room for `size` more bytes behind `row` rows."""
+        """Makes room for `size` more bytes after `row` rows."""
         used = int(self.ends[row])
         if used + size > len(self.data):
             if used + size > _MAX_TEXT_BYTES:
@@ -84,7 +84,7 @@ class TextColumn:
             self.data = data
 
     def free(self, row: int) -> int:
-        """How many more bytes it takes behind `row` rows."""
+        """How many more bytes it takes after `row` rows."""
         return len(self.data) - int(self.ends[row])
 
     def append(self, row: int, text: bytes, lengths: Integers) -> None:

@@ -14,7 +14,7 @@ from storewise.ssearch.parse.grammar import Layout
 from storewise.ssearch.parse.lines import Lines
 
 #: Bytes that `vectors` looks at at once. It shrinks where alignments fail a check (outputs made
-#: without `-W 0` show residues around each), for what lies behind a failure is looked at in vain.
+#: without `-W 0` show residues around each), for what lies after a failure is looked at in vain.
 _FULL_WINDOW = 1 << 20
 _SMALL_WINDOW = 1 << 12
 #: After a failure so many alignments at most, first one, then twice as many each time, are left to
@@ -53,7 +53,7 @@ class FastReader:
         """Appends the alignments from the current line on that pass every check; the hit line
         (without its `>>`) of the last one, None where there are none.
 
-        `hit` is the hit line that a leading `>--` continues. Moves `lines` behind the last one.
+        `hit` is the hit line that a leading `>--` continues. Moves `lines` past the last one.
         """
         if self.layout is None:
             return None

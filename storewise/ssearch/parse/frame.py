@@ -5,7 +5,7 @@ and what counts as a query. `grammar` says which line is which mark.
 
 Version 36 with ``-m 10`` closes each query with ``>>><<<``. With ``-m "F10 FILE"`` and with
 ``-m 9i -m 10`` it writes none, in the whole search: the next query or ``>>>///`` follows.
-Versions up to 35 write one ``>>><<<``, behind the last query, and no ``>>>///``.
+Versions up to 35 write one ``>>><<<``, after the last query, and no ``>>>///``.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Misplaced(Exception):
 class Place(Enum):
     """Where in the frame the next line stands."""
 
-    OUTSIDE = auto()  # before the first search, or behind the end mark of one
-    PREAMBLE = auto()  # behind the version line, before the first query
-    QUERY = auto()  # behind a query line, before its `>>>ID` line
-    ALIGNMENTS = auto()  # behind the `>>>ID` line
+    OUTSIDE = auto()  # before the first search, or after the end mark of one
+    PREAMBLE = auto()  # after the version line, before the first query
+    QUERY = auto()  # after a query line, before its `>>>ID` line
+    ALIGNMENTS = auto()  # after the `>>>ID` line
     BETWEEN = auto()  # the query is closed, the search is not
 
 
@@ -143,7 +143,7 @@ class Frame:
     def query(self, line: QueryLine) -> None:
         """Accept a query line."""
         if self.place is Place.OUTSIDE:
-            raise Misplaced("unexpected line", "no query behind the end of the search")
+            raise Misplaced("unexpected line", "no query after the end of the search")
         if line.number == 1 and self._number:
             raise Misplaced(_INCOMPLETE, "the end of the search before the next one")
         if line.number != self._number + 1:
@@ -209,7 +209,7 @@ class Frame:
             raise Misplaced("unexpected line", "a query before '>>><<<'")
         if self._marked is False:
             raise Misplaced(
-                "unexpected line", "'>>><<<' behind every query of the search, or behind none"
+                "unexpected line", "'>>><<<' after every query of the search, or after none"
             )
         self._finish()
         self._marked = True

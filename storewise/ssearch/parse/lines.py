@@ -28,7 +28,7 @@ def shown(data: bytes | None, limit: int = 60) -> str:
 
 
 class Lines:
-    """The current line, its number and offset; and the buffer behind it for the fast reader.
+    """The current line, its number and offset; and the buffer after it for the fast reader.
 
     `buffer[position:]` starts with the current line, which is `line` (without its newline) or None
     at the end of the file. `number` is 1-based, `offset` is the byte position of the line in the
@@ -105,13 +105,13 @@ class Lines:
         return self.line
 
     def following(self) -> bytes:
-        """The first bytes of the line behind the current one."""
+        """The first bytes of the line after the current one."""
         while len(self.buffer) - self._end <= _FOLLOWING and self.fill():
             continue
         return self.buffer[self._end + 1 : self._end + 1 + _FOLLOWING]
 
     def pass_plain(self) -> bool:
-        """Moves behind the lines from the current one on that are whole, not empty and have no
+        """Moves past the lines from the current one on that are whole, not empty and have no
         `>` in them, as far as the buffer goes; whether there are any."""
         if not self.line:
             return False
@@ -139,7 +139,7 @@ class Lines:
         return self.line
 
     def _empty_line(self, end: int) -> int | None:
-        """Buffer position of the first empty line behind the current one and before `end`.
+        """Buffer position of the first empty line after the current one and before `end`.
 
         By pieces, with numpy: `bytes.find` of two newlines stumbles over each single one.
         """
@@ -153,7 +153,7 @@ class Lines:
         return None
 
     def fill(self) -> bool:
-        """Reads more bytes behind the current line; False at the end of the stream, or of what is
+        """Reads more bytes after the current line; False at the end of the stream, or of what is
         text."""
         if self._ended or self._foreign is not None:
             return False
@@ -178,7 +178,7 @@ class Lines:
         return True
 
     def _no_text(self, foreign: bytes) -> InputError:
-        """The error for the bytes behind the buffer, which are not of lines of text."""
+        """The error for the bytes after the buffer, which are not of lines of text."""
         place = len(self.buffer)
         if foreign == b"\0":
             return self.error("a NUL byte", expected=TEXT_EXPECTED, position=place)

@@ -24,7 +24,7 @@ from storewise.ssearch.parse.documents import dicts_of, each_row, row_ids, to_bs
 _CACHED_HITS = 50_000
 _Packed = tuple[list[bytes], list[bytes], list[bytes]]
 
-#: BSON's type and the format of `struct` of a fixed value. The text of a TEXT element stands behind
+#: BSON's type and the format of `struct` of a fixed value. The text of a TEXT element stands after
 #: the fixed part; a LETTER is a string of one ASCII character and the NUL that ends it.
 _ID, _INT, _FLOAT, _NULL = (b"\x07", f"{ID_BYTES}s"), (b"\x10", "i"), (b"\x01", "d"), (b"\x0a", "")
 _TEXT, _LETTER = (b"\x02", "i"), (b"\x02", "i2s")

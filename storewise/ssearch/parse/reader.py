@@ -201,7 +201,7 @@ class DocumentReader:
             self.program, self.version = program, text(version[1])
 
     def _search(self, lines: Lines) -> Iterator[tuple[int, str]]:
-        """Reads a search from behind its version line to behind its end mark."""
+        """Reads a search from after its version line to after its end mark."""
         self._keys = SearchKeys()
         frame = self._frame
         query: Query | None = None
@@ -350,7 +350,7 @@ class DocumentReader:
         if not parameters and following is not None and lines.terminated:
             expected = f"'; pg_name: PROGRAM', as in {M10_OUTPUT}"
             raise lines.error(NOT_M10_FORMAT, expected=expected, found=shown(following))
-        # A search with `-S` has "xS" behind the matrix: `BL50 matrix (15:-5)xS`.
+        # A search with `-S` has "xS" after the matrix: `BL50 matrix (15:-5)xS`.
         query.lower_case = ")xS" in query.parameters.get("mp_Parameters", "")
         query.parameters = parameters
         self._finish(query)

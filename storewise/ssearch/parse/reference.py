@@ -82,7 +82,7 @@ def _whole_line(lines: Lines, expected: str) -> bytes:
 
 
 def _line_behind(lines: Lines) -> bytes:
-    """The current line, which may be the first behind an alignment: that it has its newline is then
+    """The current line, which may be the first after an alignment: that it has its newline is then
     not the alignment's matter."""
     if lines.line is not None and lines.line.startswith(b">"):
         return lines.line
@@ -314,7 +314,7 @@ class SearchKeys:
 def read_alignment(
     lines: Lines, program: str, hit: bytes | None, *, lower_case: bool = False
 ) -> tuple[Alignment, Layout]:
-    """Read the alignment that starts at the current `>>` or `>--` line, and move behind it.
+    """Read the alignment that starts at the current `>>` or `>--` line, and move past it.
 
     `hit` is the line of the hit to which a `>--` line adds an alignment. `lower_case`: the search
     had ``-S``, with which a `-` in a library protein is a residue. Raises InputError, with line and

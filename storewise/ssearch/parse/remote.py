@@ -106,7 +106,7 @@ def expand(spec: str) -> Iterator[str]:
 
 
 def stats(paths: Iterable[str]) -> dict[str, Stat]:
-    """By path what S3 says of those of `paths` that are objects and are there."""
+    """Path -> size, time and ETag of those of `paths` that are objects on S3 and exist."""
     remote = sorted(path for path in paths if is_remote(path))
     if not remote:
         return {}

@@ -56,7 +56,7 @@ _SUMS = tuple(
 )
 #: The bytes of a word that a number of so many digits, at its end, leaves unused.
 _UNUSED = np.array([(1 << 8 * (_WORD - size)) - 1 for size in range(_WORD + 1)], np.uint64)
-#: Newlines behind a window, so that one may look for a key from each line's start on.
+#: Newlines after a window, so that one may look for a key from each line's start on.
 _BEHIND = 256
 
 
@@ -117,7 +117,7 @@ def _keys(layout: Layout) -> _Keys:
 class _Lines:
     """The lines of a window: where each starts and ends (at its newline).
 
-    A window ends behind the next line that starts with `>>>`; its lines, before the first empty
+    A window ends after the next line that starts with `>>>`; its lines, before the first empty
     one (`cut`: whether there is one). `starts` has one more: where the last
     line ends.
     """
@@ -136,7 +136,7 @@ class _Lines:
         self.first = self.bytes.take(self.starts[:-1])
 
     def words(self, places: Integers, count: int) -> npt.NDArray[np.uint64]:
-        """The bytes from each place on as `count` numbers of eight bytes, in a last axis; behind
+        """The bytes from each place on as `count` numbers of eight bytes, in a last axis; after
         the window are newlines."""
         size = _WORD * count
         # Elements of many bytes take numpy no longer than those of eight.
@@ -153,7 +153,7 @@ class _Lines:
         return cast(Flags, self.word(places) & mask == int.from_bytes(text, "little"))
 
     def at(self, places: Integers) -> Bytes:
-        """The bytes at places; those behind the window are newlines."""
+        """The bytes at places; those after the window are newlines."""
         return self._padded[places]
 
     def text(self, first: Integers, behind: Integers) -> tuple[bytes, Integers]:
@@ -189,7 +189,7 @@ class _Window:
         if layout.consensus:
             semicolons = np.flatnonzero(lines.first == _SEMICOLON)
             found = np.searchsorted(semicolons, self.residues)
-            # Of an alignment that has lost its end even the residues are behind the last line.
+            # Of an alignment that has lost its end even the residues are after the last line.
             self.consensus = np.append(semicolons, [len(lines.ends)])[found]
         self.count = count
         self.failed = False
@@ -330,7 +330,7 @@ class _Window:
             return np.empty(places.shape)
         begin = text[ends[:-1]]
         odd = np.flatnonzero((begin < _ZERO) | (begin > _NINE))
-        if len(odd):  # a minus, behind which must be a digit
+        if len(odd):  # a minus, after which must be a digit
             behind = text[np.minimum(ends[odd] + 1, len(text) - 1)]
             right = (begin[odd] == _MINUS) & (behind >= _ZERO) & (behind <= _NINE)
             if not (right & (np.diff(ends)[odd] > 1)).all():
@@ -414,7 +414,7 @@ class _Window:
 
 
 def _pass_blanks(lines: _Lines, places: Integers) -> None:
-    """Moves places behind blanks, of which there is mostly one; `places` is contiguous."""
+    """Moves places past blanks, of which there is mostly one; `places` is contiguous."""
     flat = places.reshape(-1)
     flat += lines.at(flat) == _BLANK
     still = np.flatnonzero(lines.at(flat) == _BLANK)
@@ -449,7 +449,7 @@ def take(
 ) -> tuple[int, bytes | None, bool]:
     """Appends the alignments from buffer position `start` on, of those that are whole before `end`.
 
-    Returns the position behind them, the last hit's line (without its `>>`), and whether there it
+    Returns the position after them, the last hit's line (without its `>>`), and whether there it
     met an alignment that failed a check; `hit` is that which a leading `>--` continues.
     """
     lines = _Lines(buffer, start, end)

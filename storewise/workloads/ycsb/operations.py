@@ -103,7 +103,7 @@ class Run:
         self.scanned = 0
         """Records of the last scan."""
         self.waiting: deque[tuple[bytes, Any]] = deque()
-        """Of each operation to come the key, and what it writes or how long it scans."""
+        """Operations to come: the key, and what is written or how long the scan is."""
         one, record = self.load.bytes_of(1), self.load.bytes_of(self.load.fieldcount)
         read = (record if self.params.readallfields else one) if self.keeps else 0
         write = record if self.params.writeallfields else one

@@ -82,7 +82,7 @@ class YcsbWorkload(Workload):
         return resolve(phase, self.phases[phase].params, params, base)
 
     def clash(self, load: Any, params: Any) -> str | None:
-        """Where a phase contradicts the load."""
+        """Contradictions between a phase and the load."""
         for name in RecordParams.model_fields:
             mine, loaded = getattr(params, name), getattr(load, name)
             if name == "insertcount":

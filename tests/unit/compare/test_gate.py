@@ -89,5 +89,5 @@ def test_what_is_no_factor_leaves_no_file(tmp_path, factor, words):
         write_interleaved(str(base), factor, ("2", "64"), out, tmp_path)
     assert not out.exists()
     out.write_text("mine")
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="exists already"):
         write_interleaved(str(base), "threads", ("1", "4"), out, tmp_path)
