@@ -39,7 +39,7 @@ class StepFaults:
         self._slowed: tuple[str, ...] = ()
         self._victim: tuple[str, float] = ("", 0.0)
         self.crashes: list[dict[str, Any]] = []
-        """The crashes, for the result's conditions: each with its node, the planned time of the kill
+        """Crashes, for the result's conditions: each with its node, the planned time of the kill
         (s from the step's start), and the outages that this worker's clients saw."""
 
     def restart(self, step: Step) -> None:
