@@ -235,4 +235,4 @@ def test_searches_without_an_answer_are_said():
     assert "Phase c: searches in 1 of 2 trials of SQLite found no rate" in text
     tables.searched = set()
     (text,) = sentences(tables)
-    assert "phase c nothing is said" in text
+    assert "phase c: not ranked" in text
