@@ -89,7 +89,7 @@ class Pool(ProcessPoolExecutor):
     """Processes that end with this one; Ctrl-C ends them without a traceback.
 
     They are spawned, not forked: the caller may have threads. Spawned processes import the caller's
-    main module. Here that is often a script of Snakemake without a guard, which must not run twice:
+    main module. Here that is often a script without ``__main__`` check, which must not run twice:
     while they are started, an empty module is in its place.
     """
 

@@ -83,7 +83,7 @@ class Known(NamedTuple):
 
 @dataclass(slots=True)
 class Commit:
-    """What a round does: rows of inputs, files that it adds, names of files that it replaces."""
+    """Result of a round: rows of inputs, files that it adds, names of files that it replaces."""
 
     rows: Any
     added: list[DataFile] = field(default_factory=list)
@@ -120,7 +120,7 @@ class Commit:
 
 @dataclass(slots=True)
 class State:
-    """What a data set holds: its commits by name, and files that no commit counts any more."""
+    """State of a data set: its commits by name, and files that belong to no commit any more."""
 
     commits: dict[str, Commit]
     superseded: list[str]

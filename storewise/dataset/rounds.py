@@ -33,7 +33,7 @@ _WORK_SHARE = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """Where a round works, below the directory of a share."""
+    """Working directories of a round, below the directory of a share."""
 
     own: Path
 

@@ -161,7 +161,7 @@ class RunBuilder:
         return self.size >= min(max(wanted, _MIN_RUN_BYTES), _MAX_RUN_BYTES)
 
     def begin_input(self) -> None:
-        """What comes is of another input."""
+        """Begin another input."""
         self._searches.clear()
 
     def add(self, number: int, digest: bytes, batch: Any) -> None:
@@ -204,7 +204,7 @@ class RunBuilder:
                     self._append(kind, self._searches[ordinal], digest, ordinal, number, rows)
 
     def take(self) -> Run:
-        """What was collected, sorted; the builder is empty then."""
+        """Return what was collected, sorted, and empty the builder."""
         run = {}
         for kind in KINDS:
             schema = arrow_schema(kind, study_fields=self.settings.study_fields)

@@ -88,7 +88,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a caller says of the settings; None where nothing is said."""
+    """Settings given by a caller; None: not given."""
 
     by: By | None = None
     partitions: int | None = None

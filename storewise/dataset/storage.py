@@ -106,7 +106,7 @@ class Directory:
             (self.root / name).unlink(missing_ok=True)
 
     def path(self, name: str) -> str:
-        """Where a file is, as Arrow's file systems name it: its path, or BUCKET/KEY."""
+        """Location of a file for Arrow's file systems: its path, or BUCKET/KEY."""
         return str((self.root / name).absolute())
 
     def remove(self) -> None:

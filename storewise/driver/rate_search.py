@@ -180,7 +180,7 @@ def highest_rate(tried: Sequence[Tried]) -> HighestRate:
 
 
 def summary_of(result: StepResult, search: SearchParams) -> Summary:
-    """What a worker measured in a step of a search."""
+    """Measurements of one worker in a step of a search."""
     counters = [counter for _, counter in result.counters()]
     indexes, counts = add_up(
         (one.indexes, one.counts)

@@ -82,7 +82,7 @@ class StepResult:
         return total
 
     def counters(self) -> Iterator[tuple[OperationKey, Counter]]:
-        """What all processes counted, by operation and second."""
+        """(operation, second) -> counts of all processes."""
         for process in self.processes:
             for (key, _), counter in process.recorded.counters.items():
                 yield key, counter
@@ -146,7 +146,7 @@ def step_samples(
 
 
 def _sums(counter: Counter) -> tuple[tuple[str, float], ...]:
-    """What a counter holds, by metric."""
+    """The values of a counter, by metric."""
     return (
         ("operations", counter.operations),
         ("documents", counter.documents),

@@ -37,7 +37,7 @@ class ClientJob:
     before: tuple[Path, ...] = ()
     """After the load: result parts of all workers of all earlier phases."""
     cluster: Cluster | None = None
-    """What clients of a server engine connect to; None for embedded engines."""
+    """The cluster that clients of a server engine connect to; None for embedded engines."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Versions of the servers."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class WorkerJob(ClientJob):
     routers: tuple[int, ...] = ()
     """Process ids of servers that this worker has started beside its clients."""
     notes: tuple[dict[str, Any], ...] = ()
-    """What clients of earlier phases noted for later ones (`earlier_phases`)."""
+    """Notes of the clients of earlier phases for later ones (`earlier_phases`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def load_params(trial: Trial, spec: PhaseSpec) -> PhaseParams:
 
 
 def notes_of(parts: Sequence[Path]) -> tuple[dict[str, Any], ...]:
-    """What clients of earlier phases noted for later ones, in the order of their result parts."""
+    """Notes of the clients of earlier phases for later ones, in the order of their result parts."""
     return tuple(note for part in parts for note in read_conditions(part).get("notes", ()))
 
 

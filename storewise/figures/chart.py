@@ -54,7 +54,7 @@ class Series:
     """
 
     name: str
-    """What the legend and the titles of points call it; without one it is in no legend."""
+    """Its name in the legend and in titles of points; without one it is in no legend."""
     points: Sequence[Point]
     mode: Mode = "lines+markers"
     engine: str = ""
@@ -73,7 +73,7 @@ class Axis:
     label: str = ""
     scale: Scale = "value"
     levels: Sequence[float] = ()
-    """Where its ticks are; by the values where there are none."""
+    """Positions of the ticks; empty: chosen by the values."""
     texts: Sequence[str] = ()
     """Texts of the ticks; the levels themselves where there are none."""
     top: float | None = None

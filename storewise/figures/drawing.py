@@ -173,7 +173,7 @@ def for_page(svg: str) -> str:
 
 
 def _note(chart: Chart) -> list[str]:
-    """What is said above the legend, in lines."""
+    """The lines of text above the legend."""
     points = [point for panel in chart.panels for one in panel.series for point in one.points]
     hollow = _HOLLOW if any(point.unsure for point in points) else ""
     return textwrap.wrap(f"{chart.note} {hollow}".strip(), 56)

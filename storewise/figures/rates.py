@@ -35,7 +35,7 @@ def rates_shown(tables: Tables) -> pd.DataFrame:
 
 
 def measure_of(rows: pd.DataFrame) -> str:
-    """What the rates of a phase count: ``documents``."""
+    """The unit that the rates of a phase count: ``documents``."""
     return str(rows["measure"].iloc[0]).removesuffix("_per_s")
 
 

@@ -193,7 +193,7 @@ class MetadataOperations:
 
 
 def _checked(result: int) -> int:
-    """What a call of the C library returned; OSError where that is an error."""
+    """The return value of a call of the C library; raises OSError if it is an error."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, _LIMITS.get(number) or os.strerror(number))

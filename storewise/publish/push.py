@@ -42,7 +42,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a publication has to do."""
+    """The plan of a publication: files to upload and the manifest."""
 
     folder: Place
     manifest: Manifest
@@ -248,7 +248,7 @@ def _end_uploads(folder: Place) -> None:
 
 
 def summary(done: Plan) -> str:
-    """What was published, in a sentence."""
+    """A sentence that sums up the publication."""
     files = len(done.manifest.files)
     size = sum(entry.bytes for entry in done.manifest.files)
     if done.nothing_new:

@@ -52,7 +52,7 @@ def _next(study: Study, name: str, *, failed: bool) -> str:
 
 
 def published_at(results: Path) -> str | None:
-    """Where the results were published; None where they were not, or have another report now."""
+    """Place of the published results; None if not published, or if the report has changed since."""
     try:
         if (results / PUBLISHED).stat().st_mtime < (results / REPORT).stat().st_mtime:
             return None

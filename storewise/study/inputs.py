@@ -70,7 +70,7 @@ class Search(Section):
 
 
 class Inputs(Section):
-    """Where the SSEARCH outputs are, or what to search."""
+    """Paths of the SSEARCH outputs, or the search that makes them."""
 
     paths: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
     search: Search | None = None

@@ -102,7 +102,7 @@ def _indexes_of(*, genes: bool, scores: bool) -> list[str]:
 
 
 def path_of(directory: Path | str, output: Path | None, *, force: bool) -> Path:
-    """Where the study of a directory is written; ConfigError for a file that is there."""
+    """Path of the new study of a directory; raises ConfigError if the file exists."""
     place = str(directory) if is_remote(directory) else str(Path(directory).resolve())
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(place).name).strip("-") or "study"
     path = output or STUDIES / f"{name}.yaml"

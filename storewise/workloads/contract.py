@@ -296,7 +296,7 @@ class Checked:
 
 
 class Workload(ABC):
-    """What clients do, phase by phase."""
+    """The operations of clients, phase by phase."""
 
     name: ClassVar[str]
     phases: ClassVar[Mapping[str, PhaseSpec]]

@@ -104,7 +104,7 @@ def check_sample(
 
 
 def difference_of(expected: Document, stored: Document) -> str | None:
-    """How a stored document differs from what it should be, None where it does not."""
+    """The difference between a stored and the expected document, None if there is none."""
     for name in {**expected, **stored}:
         if name not in stored:
             return f"lacks field {name!r}"

@@ -55,7 +55,7 @@ _SKIPPED = re.compile(
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Shared(SqlState):
-    """What the clients of one process have in common."""
+    """State shared by the clients of one process."""
 
     settings: ChdbSettings
     durable: bool

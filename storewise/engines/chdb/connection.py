@@ -139,6 +139,6 @@ def _address(settings: ChdbSettings) -> str:
 
 
 def error_message(error: Exception) -> str:
-    """What ClickHouse says, once: chdb repeats it."""
+    """ClickHouse's error message, once: chdb repeats it."""
     text = " ".join(str(error).split())
     return text.rpartition("DB::Exception: ")[2] or text

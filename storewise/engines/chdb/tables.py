@@ -22,7 +22,7 @@ TYPES: Mapping[FieldType, str] = {
 
 
 def definition(table: Table, indexes: Iterable[str], settings: Mapping[str, object]) -> str:
-    """What follows the name in CREATE TABLE or ATTACH TABLE."""
+    """The SQL after the name in CREATE TABLE or ATTACH TABLE."""
     columns = []
     for column in table.columns:
         name = TYPES[column.type]

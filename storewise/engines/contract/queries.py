@@ -109,7 +109,7 @@ class Find:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many documents fulfil all conditions."""
+    """Count the documents that fulfil all conditions."""
 
     kind: Kind
     where: tuple[Where, ...] = ()
@@ -158,7 +158,7 @@ Query = Scan | Find | Count | Top | Histogram
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a store would answer a query."""
+    """The plan by which a store would answer a query."""
 
     text: str
     """The plan in the store's own words."""

@@ -72,7 +72,7 @@ class Connection:
 
 
 def _error_message(error: BaseException) -> str:
-    """What a server or driver says, without the lines of its stack."""
+    """The message of a server or driver, without its stack trace."""
     message = getattr(error, "message", None) or str(error) or type(error).__name__
     if isinstance(message, bytes):
         message = message.decode(errors="replace")

@@ -24,7 +24,7 @@ _SECONDS = 5.0
 
 
 def _get(endpoint: Endpoint, path: str) -> Any:
-    """What a server answers by HTTP; EngineError where nobody answers or that is no JSON."""
+    """The JSON that a server returns by HTTP; raises EngineError if there is none."""
     try:
         address = endpoint.address, endpoint.ports["info"]
         with closing(HTTPConnection(*address, timeout=_SECONDS)) as connection:

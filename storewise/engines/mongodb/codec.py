@@ -47,7 +47,7 @@ class BsonCodec:
             return None
 
     def stored(self, name: str, value: Any) -> Any:
-        """What is stored for a field's value; EngineError for no id where there must be one."""
+        """The stored form of a field's value; raises EngineError for a missing id."""
         if name not in self._encode or value is None:
             return value
         try:

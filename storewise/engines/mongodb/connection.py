@@ -90,7 +90,7 @@ def fill_pool(mongo: Connection, connections: int) -> None:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Shared(ProcessState[BsonCodec]):
-    """What the clients of one process have in common."""
+    """State shared by the clients of one process."""
 
     settings: MongoSettings
     seeds: tuple[Endpoint, ...]
@@ -114,7 +114,7 @@ class Shared(ProcessState[BsonCodec]):
 
 
 def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
-    """What the clients of a process share; nothing is connected yet."""
+    """Make the state shared by the clients of a process; nothing is connected yet."""
     settings: MongoSettings = engine.settings_of(cluster.settings)
     credentials = Credentials.of(cluster)
     data = tuple(e for e in cluster.endpoints if e.role == "data")

@@ -1,4 +1,4 @@
-"""What a study may say of MongoDB."""
+"""Settings of MongoDB in a study."""
 
 from __future__ import annotations
 

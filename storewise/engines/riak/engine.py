@@ -36,7 +36,7 @@ from storewise.errors import EngineError
 
 
 class RiakSettings(ConfigSettings):
-    """What a study may say of Riak."""
+    """Settings of Riak in a study."""
 
     spec = ServerSpec.read(__package__)
     backend: Literal["leveldb", "bitcask", "leveled"] = Setting(

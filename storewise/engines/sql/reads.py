@@ -47,7 +47,7 @@ Request = tuple[int, str, Sequence[Any]]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SqlState(ProcessState[Table]):
-    """What the clients of one process have in common."""
+    """State shared by the clients of one process."""
 
     stores: tuple[Any, ...]
     """Directories or servers; messages name them by `str`."""

@@ -64,7 +64,7 @@ class ShardedClient(SqlReads[Shared]):
     types: Mapping[FieldType, str]
     """SQL types of columns."""
     note_table: str = SCHEMA_TABLE
-    """Where the note of the schema is kept."""
+    """The table that holds the note of the schema."""
     analyze_statement: str = "ANALYZE"
     """Followed by a table's name, it collects the planner's statistics."""
     loads_batches: ClassVar[bool] = False

@@ -23,7 +23,7 @@ class ProcessState(Generic[Form]):
 
     mode: Mode
     kinds: tuple[Kind, ...]
-    """What the workload stores (`Cluster.kinds`)."""
+    """The kinds of documents of the workload (`Cluster.kinds`)."""
     tables: dict[Kind, Form] = field(default_factory=dict)
     """The table (or its equivalent) of each kind, as far as known."""
     schema: Schema | None = None
@@ -40,7 +40,7 @@ class ProcessClient(Client, Generic[State, Form]):
 
     engine_name: ClassVar[str]
     failures: tuple[type[Exception], ...] = ()
-    """What the driver raises, and Python for values that it cannot send."""
+    """Exceptions of the driver, and of Python for values that it cannot send."""
 
     def __init__(self, shared: State) -> None:
         self._shared = shared

@@ -50,7 +50,7 @@ def environment_of(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def own_store(name: str) -> Path:
-    """Where `storewise install` puts a store, and engines look for it."""
+    """The directory into which `storewise install` puts a store, and where engines look for it."""
     return place_of(OWN_STORES) / name
 
 

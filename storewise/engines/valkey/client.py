@@ -47,7 +47,7 @@ class KeyLayout:
         """The keys of the sorted sets of ids. Names of tables have no colon, so that they are the
         keys of no document."""
         self.prefixes = tuple(order + b":" for order in self.orders)
-        """What the keys of documents begin with."""
+        """Prefix of the keys of documents."""
         self._names = frozenset(field.name for field in self.table.fields)
         self._readers = [(f.name, f.name.encode(), _READERS[f.type]) for f in self.table.fields]
 
@@ -86,7 +86,7 @@ class KeyLayout:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Shared(ProcessState[KeyLayout]):
-    """What the clients of one process have in common."""
+    """State shared by the clients of one process."""
 
     level: str
     credentials: Credentials

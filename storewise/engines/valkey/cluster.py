@@ -39,7 +39,7 @@ def slot_of(text: bytes) -> int:
 
 
 def tags_of(servers: int) -> list[bytes]:
-    """What the keys on each server begin with; nothing where it is standalone."""
+    """Prefix of the keys on each server; empty if it is standalone."""
     if servers == 1:
         return [b""]
     tags = []

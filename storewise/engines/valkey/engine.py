@@ -23,7 +23,7 @@ from storewise.errors import EngineError
 
 
 class ValkeySettings(ConfigSettings):
-    """What a study may say of Valkey."""
+    """Settings of Valkey in a study."""
 
     spec = ServerSpec.read(__package__)
 

@@ -1,1 +1,1 @@
-"""What the page embeds: rows and evidence."""
+"""The data that the page embeds: rows and evidence."""

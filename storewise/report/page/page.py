@@ -177,7 +177,7 @@ def summary_text(chart: VerdictChart, answer: Answer) -> str:
 
 
 def _weights(verdict: Verdict) -> dict[str, Any]:
-    """What the page needs to judge the stores by other weights: see ``js/scores.js``."""
+    """The data with which the page judges the stores by other weights: see ``js/scores.js``."""
     return {
         **verdict.sliders,
         "titles": {c.name: c.title for c in verdict.criteria},

@@ -102,7 +102,7 @@ class GoneNode:
 
 @dataclass(frozen=True, slots=True)
 class FormedCluster:
-    """What `form` leaves for the clients."""
+    """The formed cluster, as `form` describes it to the clients."""
 
     endpoints: tuple[Endpoint, ...]
     versions: Mapping[str, str]
@@ -155,7 +155,7 @@ def ready_nodes(live: Path) -> dict[str, ReadyNode]:
 
 
 def endpoints_of(live: Path, kind: str) -> dict[str, Endpoint]:
-    """What nodes have published of their addresses (`ADDRESSES` or `ANSWERING`), by node."""
+    """Node -> the endpoint that it has published (in `ADDRESSES` or `ANSWERING`)."""
     return records(live, kind, Endpoint)
 
 
@@ -190,14 +190,14 @@ def write_cluster(path: Path, formed: FormedCluster) -> None:
 
 
 def read_cluster(path: Path) -> FormedCluster:
-    """What `form` wrote; raises OSError where it is not there."""
+    """Read what `form` wrote; raises OSError if it does not exist."""
     return read_as(FormedCluster, path)
 
 
 def client_cluster(
     trial: Trial, live: Path, formed: FormedCluster, beside: tuple[Endpoint, ...] = ()
 ) -> Cluster:
-    """What a client of a formed cluster connects to; `beside` are servers on its own host."""
+    """The cluster for a client to connect to; `beside` are servers on its own host."""
     return Cluster(
         engine=trial.engine,
         endpoints=(*formed.endpoints, *beside),

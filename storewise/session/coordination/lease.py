@@ -27,7 +27,7 @@ ClusterJobs = Mapping[str, tuple[str, ...]]
 
 
 def lease_seconds(*, on_cluster: bool) -> float:
-    """How long a lease holds; ConfigError for a setting that is no time."""
+    """Seconds for which a lease holds; raises ConfigError for an invalid setting."""
     text = os.environ.get(LEASE_VARIABLE)
     if text is None:
         return CLUSTER_LEASE if on_cluster else LOCAL_LEASE
@@ -49,7 +49,7 @@ def renew_every(lease: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What a lease file says about its run."""
+    """The content of a lease file: its run."""
 
     run: str
     process: Process

@@ -25,7 +25,7 @@ State = Literal["prepares", "waits", "works", "serves"]
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """What a job does now."""
+    """The current state of a job."""
 
     job: str
     """``<phase>.<worker>``, or the name of a node."""

@@ -104,7 +104,7 @@ def plain_job(log_path: Path | str) -> Iterator[logging.Logger]:
 
 
 def _reason(name: str, error: BaseException, log: str) -> Abort:
-    """What an error that ends a job says to the other jobs of its trial."""
+    """The message to the other jobs of a trial for an error that ends this job."""
     if isinstance(error, Ended):
         return replace(error.why, log=log)
     if isinstance(error, Aborted):

@@ -39,7 +39,7 @@ _PAGE = mmap.PAGESIZE
 
 
 class Plan(BaseModel):
-    """What is slowed, and how."""
+    """The plan of a slowing: which node, and how."""
 
     slow: Slow
     address: str

@@ -54,7 +54,7 @@ class NodeOrder:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How far a node has come with an order."""
+    """Progress of a node with an order."""
 
     order: str
     node: str

@@ -103,7 +103,7 @@ def run_form(
 
 
 def _warnings(nodes: Mapping[str, ReadyNode]) -> tuple[str, ...]:
-    """What a reader of the figures should know of the cluster's shape."""
+    """Notes for the reader of the figures on the cluster's shape."""
     warnings = []
     hosts: dict[str, list[str]] = {}
     for name, node in nodes.items():

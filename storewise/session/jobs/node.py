@@ -70,14 +70,14 @@ OUTLIVE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class NodeJob:
-    """What the job of one node is told."""
+    """Parameters of the job of one node."""
 
     trial: Trial
     node: str
     result: Path
     server_log: Path
     kept: Path
-    """Where the data directory lies if the study keeps it (and no scratch is named)."""
+    """Path of the data directory if the study keeps it (and no scratch is named)."""
     scratch: str = ""
     """Node-local directory, variables such as $TMPDIR allowed; empty: below the session's."""
     interface: str = "lo"

@@ -89,12 +89,12 @@ def start_beside(
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What one worker of a phase works with."""
+    """The cluster of one worker of a phase, and the servers on its host."""
 
     cluster: Cluster
     formed: FormedCluster
     beside: Mapping[str, str]
-    """Servers on the workers' hosts, and by role the authentication of their ports."""
+    """Servers on the workers' hosts: role -> authentication of its port."""
     pids: tuple[int, ...]
     """Process ids of the servers that this worker has started, to be sampled with it."""
     check: Callable[[], None]

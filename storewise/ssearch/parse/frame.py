@@ -42,7 +42,7 @@ class Misplaced(Exception):
 
 
 class Place(Enum):
-    """Where in the frame the next line stands."""
+    """Position of the next line within the frame of an output."""
 
     OUTSIDE = auto()  # before the first search, or after the end mark of one
     PREAMBLE = auto()  # after the version line, before the first query

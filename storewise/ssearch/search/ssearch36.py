@@ -66,7 +66,7 @@ class SearchRecord:
 
 
 def record_path(output: Path) -> Path:
-    """Where the SearchRecord of `output` is kept."""
+    """Path of the SearchRecord of `output`."""
     return output.with_name(f"{output.name}.json")
 
 

@@ -117,7 +117,7 @@ class Records:
         self.top = max(load.recordcount, load.end)
         """Above every number that was ever tried."""
         self.last: list[Numbers] = []
-        """What each client of a later phase inserted, in its order."""
+        """Records inserted by each client of a later phase, in its order."""
         missing = [np.empty(0, dtype=np.int64)]
         own = 0
         for note in notes:

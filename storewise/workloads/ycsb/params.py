@@ -99,7 +99,7 @@ class LoadParams(RecordParams, WholeParams):
 
     @property
     def records(self) -> int:
-        """How many records the load makes."""
+        """Number of records that the load makes."""
         return self.recordcount - self.insertstart if self.insertcount is None else self.insertcount
 
     @property

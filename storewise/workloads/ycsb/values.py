@@ -49,7 +49,7 @@ class Values:
         return self._text[at : at + length]
 
     def difference(self, key: bytes, document: Document) -> str | None:
-        """How a stored record differs from what it must be, None where it does not."""
+        """The difference between a stored and the expected record, None if there is none."""
         if document.get("_id") != key:
             return f"has the key {document.get('_id')!r}"
         if extra := document.keys() - {"_id", *self.names}:
