@@ -97,8 +97,9 @@ def profile(place):
 
 
 def analysed(results):
-    """All tables and figures."""
-    made = [*results.glob("analysis/*"), *results.glob("figures/*"), results / "summary.csv"]
+    """All tables and figures; Snakemake notes the time of its directories in a hidden file."""
+    made = [path for name in ("analysis", "figures") for path in results.glob(f"{name}/[!.]*")]
+    made.append(results / "summary.csv")
     return {str(path.relative_to(results)): path.read_bytes() for path in sorted(made)}
 
 
