@@ -1,4 +1,4 @@
-"""Where things are: the package itself, and what lies in a directory of results."""
+"""Paths: of the package itself, and within a directory of results."""
 
 from __future__ import annotations
 

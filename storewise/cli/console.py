@@ -1,4 +1,4 @@
-"""What commands share: options, messages, and how they find a study's results."""
+"""Shared by commands: options, messages, and the search for a study's results."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _running_or_last(known: Sequence[Path], results: Path) -> Path:
 
 
 def killed(name: str) -> StorewiseError:
-    """What is said where a process that reads inputs was killed from outside."""
+    """The message when a process that reads inputs was killed from outside."""
     return StorewiseError(
         f"{name}: a process that read it, or a file after it, was killed (out of memory?); try "
         "again with fewer --jobs"

@@ -223,7 +223,7 @@ class _Worker:
         Barrier(self.job.live, parties, name).wait(str(self.job.worker), self.pool.check)
 
     def watched(self) -> Watched:
-        """What the sampler measures; for servers, the nodes' samplers measure the store."""
+        """Processes and disk to sample; for servers, the nodes' samplers measure the store."""
         job = self.job
         store: tuple[Path, ...] = ()
         if self.embedded and job.store is not None:

@@ -218,7 +218,7 @@ class _Room(NamedTuple):
 
 
 def _room(panel: Panel) -> _Room:
-    """What the texts of a panel need."""
+    """Space that the texts of a panel need."""
     names = [line for name in panel.rows for line in textwrap.wrap(name, _NAME)]
     top = _ROOM + 1.1 * _LINE * len(textwrap.wrap(panel.title, _TITLE))
     label = f"{panel.x.label} (log)" if panel.x.scale == "value" else panel.x.label

@@ -49,7 +49,7 @@ class FailedJob:
     outputs: Sequence[str]
     logs: Sequence[str]
     message: str
-    """What the executor says of it; empty where it says nothing."""
+    """The executor's reason; empty if it gives none."""
     pbs_report: pbs.Report = field(default_factory=dict)
     """The report of the executor for PBS; empty with another one."""
 

@@ -1,4 +1,4 @@
-"""Where `storewise run` shows its state: one screen on a terminal, plain lines elsewhere."""
+"""The display of `storewise run`: one screen on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 
 
 class View(Protocol):
-    """Where a run shows what it does."""
+    """The display of a run."""
 
     def line(self, text: str, style: str = "") -> None:
         """A line that stays."""

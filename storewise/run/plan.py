@@ -1,4 +1,4 @@
-"""What a run would measure, and about how long that takes."""
+"""The plan of a run: its trials, and about how long they take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is refused, or told, before anything of a plan starts.
+"""Checks and notes before anything of a plan starts.
 
 Each check raises ConfigError, whose sentence says what to do, or returns a sentence for the user
 (None where there is nothing to tell).

@@ -123,7 +123,7 @@ def give_up(study: Study, results: Path, trial_id: str, tried: Sequence[Failure]
 
 
 def read_mark(results: Path, trial_id: str) -> dict[str, Any]:
-    """What `give_up` has recorded of a trial; empty where it is not given up."""
+    """The record of `give_up` about a trial; empty if it is not given up."""
     path = results / TRIALS / trial_id / FAILED
     mark: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
     return mark

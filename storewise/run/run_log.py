@@ -63,7 +63,7 @@ class RunLog:
         self.written.close()
 
     def new_notes(self) -> list[str]:
-        """What Storewise and the executor for PBS have told the user since the last call."""
+        """Messages of Storewise and the executor for PBS to the user since the last call."""
         text = self._rest + self._read.read().decode("utf-8", "replace")
         *lines, self._rest = text.split("\n")
         self.told = self.told or any(line.startswith(_OWN) for line in lines)
@@ -75,7 +75,7 @@ class RunLog:
 
 
 def note_of(line: str) -> str | None:
-    """What a line tells the user, None where it is Snakemake's own."""
+    """A line's message to the user, None if it is Snakemake's own."""
     if line.startswith(_OWN):
         return line.removeprefix(_OWN)
     return line if line.startswith(pbs.NOTICE) else None

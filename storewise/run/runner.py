@@ -67,7 +67,7 @@ def workflow_home() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the user asks `storewise run` for."""
+    """A request to `storewise run`."""
 
     name: str
     """The study: a name below config/studies, or a YAML file."""

@@ -21,7 +21,7 @@ _WIDTH = 34
 
 
 def phase_name(phase: str) -> str:
-    """What a phase is called on the terminal."""
+    """The name of a phase on the terminal."""
     return _PHASES.get(phase, phase)
 
 

@@ -1,4 +1,4 @@
-"""What the hosts of a cluster have, as its scheduler tells."""
+"""Resources of the hosts of a cluster, as reported by its scheduler."""
 
 from __future__ import annotations
 

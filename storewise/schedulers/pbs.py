@@ -1,4 +1,4 @@
-"""What snakemake-executor-plugin-pbs reports of a run's jobs, and what the profile says to it.
+"""Reports of snakemake-executor-plugin-pbs about a run's jobs, and its settings in the profile.
 
 A report is a dict on Snakemake's log records, described in the plugin's module `events`. It is read
 without the plugin: Storewise also runs where that is not installed.

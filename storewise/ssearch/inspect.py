@@ -1,4 +1,4 @@
-"""What a file holds and whether it is complete, in one look."""
+"""Inspect a file: its counts, and whether it is complete."""
 
 from __future__ import annotations
 

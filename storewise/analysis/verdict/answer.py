@@ -104,7 +104,7 @@ def answer(
 
 
 def _use(used: Sequence[Criterion]) -> str:
-    """What counted: ``load, look up and disk, equally``."""
+    """The criteria that counted: ``load, look up and disk, equally``."""
     if not used:
         return ""
     shares = {c.weight for c in used}
@@ -216,7 +216,7 @@ def _beside(used: Sequence[Criterion], name: str, *, found: bool) -> Iterator[st
 
 
 def _between(tables: Tables, criteria: Sequence[Criterion], names: Sequence[str]) -> Iterator[str]:
-    """What decides between stores that are level: servers to run, disk."""
+    """Yield what decides between stores that are level: servers to run, disk."""
     alone = [name for name in names if name in without_server(tables)]
     if 0 < len(alone) < len(names):
         yield f"Without a server: {all_of(alone)}."

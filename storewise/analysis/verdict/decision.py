@@ -144,7 +144,7 @@ def _unfinished(tables: Tables) -> list[str]:
 
 
 def _not_weighed(criteria: Sequence[Criterion], weights: Mapping[str, float]) -> list[str]:
-    """What of the study's weights could not count."""
+    """Warnings about weights of the study that could not count."""
     left = [key for key in weights if key not in {c.name for c in criteria if c.weight > 0}]
     if not left:
         return []

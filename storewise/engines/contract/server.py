@@ -221,7 +221,7 @@ class ServerEngine(Engine):
 
     @abstractmethod
     def launch(self, node: Node) -> Launch:
-        """How to start this node. Pure."""
+        """The commands that start this node. Has no side effects."""
 
     def not_started_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         """Why the server has not started yet; None if it has. Its node polls this before `join`. Of

@@ -48,7 +48,7 @@ class Shared(ProcessState[RowFormat]):
     durability: str
     """Durability of each put: https://hbase.apache.org/book.html#wal.durability"""
     seconds: float
-    """How long the gateways try a request."""
+    """Seconds for which the gateways try a request."""
     regions_per_server: int
     gateways: tuple[Endpoint, ...]
     servers: tuple[Endpoint, ...]

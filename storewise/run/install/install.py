@@ -31,7 +31,7 @@ _CHECK_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What was installed."""
+    """Record of an installed store."""
 
     store: str
     title: str

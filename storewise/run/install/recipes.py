@@ -27,7 +27,7 @@ class Artefact:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a store is fetched and laid out."""
+    """Recipe to fetch and lay out a store."""
 
     store: str
     """The engine's name, and that of the directory."""
@@ -38,7 +38,7 @@ class Recipe:
     disk: int
     """Bytes of the directory when it is complete, roughly."""
     needs: str
-    """What the host must have."""
+    """Requirements on the host."""
     variable: str
     """The environment variable by which the engine finds it elsewhere."""
     check: Sequence[str] = ()

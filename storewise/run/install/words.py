@@ -1,4 +1,4 @@
-"""What `storewise install` tells: of what it will fetch, what it has done, and how it is used."""
+"""Messages of `storewise install`: what it will fetch, what it has done, how to use it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How the jobs of a run know of each other: leases, live files, barriers."""
+"""Coordination of the jobs of a run: leases, live files, barriers."""

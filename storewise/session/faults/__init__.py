@@ -1,1 +1,1 @@
-"""What is done to servers on purpose: killed, restarted, slowed."""
+"""Faults injected into servers: kill, restart, slow."""

@@ -1,4 +1,4 @@
-"""How a node's job does what workers of its trial order (`storewise.session.faults.orders`)."""
+"""A node's job carries out orders of its trial's workers (`storewise.session.faults.orders`)."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from storewise.study.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What a job of such a trial works with."""
+    """The external database of a trial, and its versions."""
 
     cluster: Cluster
     versions: dict[str, str]

@@ -48,7 +48,7 @@ class BadInput:
 
 @dataclass(frozen=True, slots=True)
 class ManifestSummary:
-    """What a build did and found.
+    """The outcome of a build.
 
     `duplicates` are (path, path of the equal file that is used in its place), `warnings` (path of a
     file that is used, what is to be said of it); `files`, `bytes` and `documents` count usable

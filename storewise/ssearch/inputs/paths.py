@@ -111,7 +111,7 @@ def _expand(spec: str) -> Iterator[str]:
 
 
 def _entries(directory: str, *, hidden: bool = False) -> list[os.DirEntry[str]]:
-    """What is in `directory`: names that start with a dot, or those that do not."""
+    """The content of `directory`: names that start with a dot, or those that do not."""
     try:
         with os.scandir(directory or ".") as entries:
             return [entry for entry in entries if entry.name.startswith(".") == hidden]

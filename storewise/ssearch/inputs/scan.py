@@ -35,7 +35,7 @@ BadRow = dict[str, Any]
 
 
 class ScanResult(NamedTuple):
-    """What a complete file holds.
+    """The content of a complete file.
 
     `digest` is the BLAKE2b of the decompressed content (16 bytes). `queries` are query-library
     searches, `hits` are ``>>`` blocks (frames f and r apart), `alignments` are hits and their

@@ -13,7 +13,7 @@ from storewise.documents import Kind
 
 @dataclass(slots=True)
 class Counts:
-    """What a file holds.
+    """The content of a file.
 
     `queries` are query-library searches (those without hits included), `hits` are `>>` blocks
     (frames f and r apart), `alignments` are hits and their further alignments (`>--`).

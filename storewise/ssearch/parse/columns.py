@@ -43,7 +43,7 @@ _T = TypeVar("_T")
 
 
 class PackedHit(NamedTuple):
-    """What a hit's line says, in UTF-8; empty where it names no gene or no chromosome."""
+    """Fields of a hit's line, in UTF-8; empty where it names no gene or no chromosome."""
 
     seqid: bytes
     gene: bytes
@@ -51,7 +51,7 @@ class PackedHit(NamedTuple):
     has_gene: bool
     has_chr: bool
     sizes: bytes
-    """How long the texts are, then both flags: five 32-bit integers."""
+    """Lengths of the texts, then both flags: five 32-bit integers."""
 
 
 @lru_cache(maxsize=_CACHED_HITS)
@@ -84,7 +84,7 @@ class TextColumn:
             self.data = data
 
     def free(self, row: int) -> int:
-        """How many more bytes it takes after `row` rows."""
+        """Bytes for which there is room after `row` rows."""
         return len(self.data) - int(self.ends[row])
 
     def append(self, row: int, text: bytes, lengths: Integers) -> None:
@@ -137,7 +137,7 @@ class Columns:
 
     @property
     def room(self) -> int:
-        """How many more alignments it takes."""
+        """Number of further alignments for which there is room."""
         return self.capacity - self.rows
 
     def next(self, first: int) -> Columns:
@@ -145,7 +145,7 @@ class Columns:
         return Columns(self.capacity, first, [len(text.data) for text in self.texts])
 
     def of(self, task: bytes, query: str) -> None:
-        """What is appended from here on is of this search."""
+        """Begin a search: what is appended from here on belongs to it."""
         if not self.runs or self.runs[-1].task != task:
             self.runs.append(Run(self.rows, task, query))
 
@@ -174,7 +174,7 @@ class Columns:
             yield of(run), (following.row if following else self.rows) - run.row
 
     def append_hits(self, row: int, hits: Sequence[PackedHit]) -> None:
-        """What the hits' lines say of the rows from `row` on."""
+        """Append the fields of the hits' lines for the rows from `row` on."""
         *texts, _, _, sizes = zip(*hits, strict=True)
         numbers = np.frombuffer(b"".join(sizes), np.int32).reshape(-1, 5).T
         for text, pieces, lengths in zip(self.texts[2:], texts, numbers, strict=False):

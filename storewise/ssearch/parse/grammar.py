@@ -156,7 +156,7 @@ def key_lines(layout: Layout) -> tuple[list[tuple[bytes, str]], ...]:
 
 
 class QueryLine(NamedTuple):
-    """What a query line says; `length` is None where it has none."""
+    """Fields of a query line; `length` is None if it has none."""
 
     number: int
     name: bytes
@@ -252,7 +252,7 @@ def id_and_description(line: bytes) -> tuple[str, str]:
 
 
 class Hit(NamedTuple):
-    """What a hit's `>>` line says."""
+    """Fields of a hit's `>>` line."""
 
     seqid: str
     gene: str | None

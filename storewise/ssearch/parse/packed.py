@@ -93,7 +93,7 @@ def _documents(
 
 @lru_cache(maxsize=_CACHED_HITS)
 def _seqid(value: bytes) -> bytes:
-    """What ends the string before it, and the element `seqid`."""
+    """The end of the string before it, and the element `seqid`."""
     return b"\0\x02seqid\0" + _string(value)
 
 

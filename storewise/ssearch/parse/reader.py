@@ -141,7 +141,7 @@ class DocumentReader:
 
     @property
     def warnings(self) -> list[str]:
-        """What is to be said of the file although it is complete; final after the iteration."""
+        """Warnings about a complete file; final after the iteration."""
         repeated = (
             f"{self._repeated.count} further alignments of hits (>--) repeat the z-score, bits and "
             "e-value of the hit's first one, which are not their own: so do versions before June "

@@ -53,7 +53,7 @@ class _Raw(Protocol):
 
 
 class ByteReader(Protocol):
-    """What `open_input` gives: decompressed content, in pieces."""
+    """The stream that `open_input` returns: decompressed content, in pieces."""
 
     def read(self, size: int, /) -> bytes:
         """Up to `size` decompressed bytes; empty only at the end of the content."""
@@ -226,7 +226,7 @@ def damage(stream: ByteReader, error: InputError) -> InputError:
 
 
 def source_name(source: Source) -> str:
-    """How messages name `source`."""
+    """The name of `source` in messages."""
     if isinstance(source, Path | str):
         return "standard input" if str(source) == STDIN else plain(str(source))
     name = getattr(source, "name", None)

@@ -264,7 +264,7 @@ class _Window:
         return hit
 
     def _key_lines(self) -> tuple[Integers, Integers]:
-        """Where the key lines start and end: a row of each key, a column of each alignment."""
+        """Starts and ends of the key lines: a row of each key, a column of each alignment."""
         layout = self._layout
         begins = np.empty((len(self._keys.sizes), self.count), np.int64)
         ends = np.empty_like(begins)
@@ -424,7 +424,7 @@ def _pass_blanks(lines: _Lines, places: Integers) -> None:
 
 
 def _newlines(buffer: bytes, start: int, end: int) -> tuple[Integers, int]:
-    """Where the window's newlines are, from its start on, and its size."""
+    """Positions of the window's newlines, from its start on, and its size."""
     window = np.frombuffer(buffer, np.uint8, end - start, start)
     found: list[Integers] = []
     for first in range(0, len(window), _PIECE):

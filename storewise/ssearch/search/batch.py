@@ -22,7 +22,7 @@ from storewise.ssearch.search.ssearch36 import record_path, run_search
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """What a study's `inputs.search` says."""
+    """The searches of a study's `inputs.search`."""
 
     queries: tuple[Path, ...]
     libraries: tuple[Path, ...]
