@@ -164,7 +164,7 @@ def lines(**cells):
         (
             ROWS,
             {"factors": "threads", "by": "engine,threads"},
-            "column 'threads' is asked for",
+            "column 'threads' is named twice",
         ),
         (ROWS, {"phase": "read"}, "--phase is for a study's results"),
         (ROWS, {"factors": None}, "needs --response COLUMN and --factors A,B"),
