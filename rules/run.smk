@@ -9,6 +9,7 @@ import logging
 import signal
 import sys
 import threading
+import time
 from contextlib import suppress
 
 from snakemake.utils import available_cpu_count
@@ -162,10 +163,15 @@ def finish(reason):
     JOBS.finish(reason)
     again = False
     if reason is not None and not STOPPED.is_set():
-        end = end_pass(STUDY, Path(RESULTS), RUN.id, SINCE)
-        again = end.again and start_again()
+        on_cluster = not workflow.local_exec
+        end = end_pass(STUDY, Path(RESULTS), RUN.id, SINCE, on_cluster=on_cluster)
         for sentence in end.sentences:
             say(sentence)
+        # A scheduler gives jobs to a host until it is gone.
+        if end.again and (left := end.host_gone - time.time()) > 0:
+            say(f"waiting {left:.0f} s, until the host that is taken back is gone")
+            STOPPED.wait(left)
+        again = end.again and not STOPPED.is_set() and start_again()
     if not again:
         JOBS.record_end(reason)
 

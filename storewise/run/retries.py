@@ -22,6 +22,7 @@ from storewise.atomic import write_aside
 from storewise.layout import FAILED, FAILURES, LOGS, TRIALS, VERIFIED
 from storewise.session.coordination.ending import NO_SPACE, host_fault
 from storewise.session.coordination.failure import Failure, failures
+from storewise.session.coordination.opening import NOTICED_SECONDS
 from storewise.study.study import Study
 
 #: Environment variable with the Unix time at which the command started, for its later passes.
@@ -50,9 +51,13 @@ class PassEnd:
     """Whether another pass follows: trials are to be tried again, or the report is to be made of
     the others."""
     sentences: Sequence[str]
+    host_gone: float = 0.0
+    """Unix time from which a host that EC2 takes back gets no more jobs; 0 if there is none."""
 
 
-def end_pass(study: Study, results: Path, run: str, since: float) -> PassEnd:
+def end_pass(
+    study: Study, results: Path, run: str, since: float, *, on_cluster: bool = False
+) -> PassEnd:
     """Decide what follows after run `run`, the pass of a command that started at `since` (Unix
     time); give up the trials that have failed often enough."""
     tried = attempts(study, results, since)
@@ -80,7 +85,9 @@ def end_pass(study: Study, results: Path, run: str, since: float) -> PassEnd:
     again = retried or (bool(new) and _measured(study, results) > 0)
     if not again and (nothing := nothing_measured(study, results, since)):
         sentences.append(nothing)
-    return PassEnd(again=again, sentences=sentences)
+    gone = max((of[-1].until for of in new.values()), default=0.0)
+    gone += NOTICED_SECONDS if gone and on_cluster else 0.0
+    return PassEnd(again=again, sentences=sentences, host_gone=gone)
 
 
 def kept(study: Study, results: Path) -> str:

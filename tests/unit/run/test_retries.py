@@ -21,6 +21,7 @@ from storewise.run.retries import (
     nothing_measured,
 )
 from storewise.session.coordination.failure import Failure
+from storewise.session.coordination.opening import NOTICED_SECONDS
 from storewise.study.load import load_study
 
 STUDY = "workload: ycsb\nengines: [sqlite, duckdb]\nphases: [load: {recordcount: 10}]\nretries: 1\n"
@@ -43,12 +44,12 @@ def ids(study):
     return [trial.id for trial in study.trials()]
 
 
-def fail(trial, reason, at, run="r"):
+def fail(trial, reason, at, run="r", until=0.0):
     """A failed attempt, as a run records it."""
     path = RESULTS / "failures" / f"{trial}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
-        file.write(json.dumps(asdict(Failure(trial, reason, "tail", run, at))) + "\n")
+        file.write(json.dumps(asdict(Failure(trial, reason, "tail", run, at, until))) + "\n")
 
 
 def ended(study, run="r", since=START):
@@ -108,6 +109,15 @@ def test_a_full_disk_ends_the_command(study, ids):
     (RESULTS / "trials" / ids[0]).mkdir(parents=True)
     (RESULTS / "trials" / ids[0] / "verify.parquet").touch()
     assert kept(study, RESULTS) == "1 of 2 trials kept"
+
+
+def test_the_next_pass_waits_until_a_host_that_is_taken_back_is_gone(study, ids):
+    fail(ids[0], BROKEN, START)
+    assert end_pass(study, RESULTS, "r", START).host_gone == 0
+    fail(ids[1], "EC2 takes back host h", START, until=START + 20)
+    assert end_pass(study, RESULTS, "r", START).host_gone == START + 20
+    end = end_pass(study, RESULTS, "r", START, on_cluster=True)
+    assert end.host_gone == START + 20 + NOTICED_SECONDS
 
 
 def test_where_no_trial_was_measured_the_last_pass_names_each_reason(study, ids):
