@@ -38,7 +38,7 @@ import resource, sys
 from pathlib import Path
 from storewise.analysis.pipeline import parallel as readers
 from storewise.analysis.pipeline.load import load_results
-readers.WORTH = 10**12
+readers.MIN_PARALLEL_BYTES = 10**12
 load_results(Path(sys.argv[1]))  # imports, and memory that the libraries keep
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 room = used + int(sys.argv[3])
@@ -93,7 +93,7 @@ def test_lots_processes_and_packs_make_no_difference(study, tmp_path, monkeypatc
     assert len(together["per_node"]) > 2
     monkeypatch.setattr(readers, "BATCH_BYTES", 1)
     equal(frames(study), together)
-    monkeypatch.setattr(readers, "WORTH", 0)
+    monkeypatch.setattr(readers, "MIN_PARALLEL_BYTES", 0)
     equal(frames(study, processes=2), together)
     packed = tmp_path / "s"
     shutil.copytree(study, packed)

@@ -45,7 +45,7 @@ def test_an_interrupted_run_says_what_is_kept_and_leaves_the_terminal_clean(tmp_
         return re.search(pattern, re.sub(r"\x1b\[[\d;?]*\w", "", output.decode())) is not None
 
     try:
-        wait_until(lambda: shown(r"SQLite +load > c [\d,.]+/s"), 150, "the rate of the phase")
+        wait_until(lambda: shown(r"sqlite-w1-r1-\w+ +c\b"), 150, "the phase")
         # To this process alone, which is how `kill -INT` and a terminal's Ctrl-C come.
         run.send_signal(signal.SIGINT)
         wait_until(lambda: shown("stopped: 0 of 1 trials kept; run again to go on"), 60, "its end")
