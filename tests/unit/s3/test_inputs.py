@@ -15,7 +15,7 @@ from storewise.ssearch.inputs.paths import list_inputs
 from storewise.ssearch.inputs.table import read_table
 from storewise.ssearch.inspect import inspect_file
 from storewise.study.load import load_study
-from storewise.study.template import write_study
+from storewise.study.template import check_outputs, write_study
 
 
 def rows(path, *columns):
@@ -69,8 +69,9 @@ def test_tools_take_objects_as_they_take_files(s3, s3_corpus, tmp_path):
     assert len(made[0]) == len(made[1]) > 0
     assert all(a.read_bytes() == b.read_bytes() for a, b in zip(*made, strict=True))
     assert {**inspect_file(s3_corpus[0]), "file": str(path)} == inspect_file(str(path))
-    study = write_study(f"{s3.uri}/in/", tmp_path / "mine.yaml", engines=["sqlite"])
+    study = tmp_path / "mine.yaml"
+    write_study(f"{s3.uri}/in/", study, engines=["sqlite"])
     assert load_study(str(study), inputs_exist=True).inputs.paths == [f"{s3.uri}/in/"]
     s3.put("other/x", b"no output of a search")
     with pytest.raises(InputError, match=r"other/: none of the first 1 files is an SSEARCH"):
-        write_study(f"{s3.uri}/other/", tmp_path / "other.yaml", engines=["sqlite"])
+        check_outputs(f"{s3.uri}/other/")
