@@ -70,7 +70,7 @@ class Pool:
         return {n: p.pid for n, p in enumerate(self._processes) if p.pid is not None}
 
     def check(self) -> None:
-        """To be called while the worker waits for something else than answers.
+        """Check the clients while the worker waits for something other than their messages.
 
         Raises when the trial is to end, or one of the clients has failed or died.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 #: Columns that identify a figure within a trial.
 KEY = ("phase", "step", "operation", "measure")
-#: Operation of rows over all operations.
+#: Value of the column `operation` in rows that sum up all operations.
 ALL = "all"
 #: Parameters of a step: client threads in all, target rate (operations/s), operations.
 PARAMETERS = ("clients", "rate", "planned")

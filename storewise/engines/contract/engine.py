@@ -333,7 +333,7 @@ class Engine(ABC):
     lossy_levels: ClassVar[frozenset[str]] = frozenset({"relaxed"})
     """The levels at which a lost document is a measurement, not a failed trial."""
     consistency_aliases: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "relaxed"}
-    """Aliases that all engines share -> the level of this engine (`docs/consistency.md`)."""
+    """The level of this engine by each alias that all engines share (`docs/consistency.md`)."""
     Settings: ClassVar[type[EngineSettings]] = EngineSettings
     packages: ClassVar[tuple[str, ...]] = ("storewise",)
     """Python packages of the client library, and of the engine where it is embedded."""

@@ -13,7 +13,8 @@ from storewise.engines.support.stores import Router
 
 
 class Partition(NamedTuple):
-    """A unit of reads by id: a range of a store's ids, or the whole store (`number` is None)."""
+    """What a read by id opens: the partition with a range of ids, or the whole store (`number` is
+    None)."""
 
     store: Store
     number: int | None = None

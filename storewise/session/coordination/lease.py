@@ -20,7 +20,7 @@ LOCAL_LEASE = 25.0
 CLUSTER_LEASE = 90.0
 SMALLEST_LEASE = 2.0
 POLL = 0.1
-#: Environment variable that sets another lease.
+#: Environment variable that sets the duration of a lease, s.
 LEASE_VARIABLE = "STOREWISE_LEASE_SECONDS"
 #: Ids of cluster jobs by kind (`storewise.schedulers.queue`).
 ClusterJobs = Mapping[str, tuple[str, ...]]

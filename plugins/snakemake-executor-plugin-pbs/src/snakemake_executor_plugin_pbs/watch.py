@@ -66,8 +66,8 @@ class Watch:
         self._stopping = False
 
     def poll(self, now: float, stopping: bool) -> Iterator[Ended]:
-        """Read all marks, and query PBS when that is due. Yields the jobs that are over; they are
-        out of the table then. With `stopping`, jobs that have not started are deleted."""
+        """Read all marks, and query PBS when that is due. Yields the jobs that have ended,
+        and removes them from the table. With `stopping`, jobs that have not started are deleted."""
         if stopping and not self._stopping:
             self._status.hurry()
         self._stopping = stopping
