@@ -1,8 +1,9 @@
 """What the page needs to judge stores by its reader's own weights: see ``js/scores.js``.
 
 The page has no distribution functions: it gets the critical values for each number of stores.
-Stores keep the deployments of the verdict, and only rounds count that all stores have whole. What
-other settings tell of the error is left out, so that near a limit the page may be less certain.
+Stores keep the deployments of the verdict. Only rounds count in which all stores were measured;
+without any the page has no sliders. The error of other settings is left out, so that near a limit
+the page may be less certain.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def sliders(
     settings = measures.drop_duplicates(["store", "deployment", "clients"])
     tries = settings.groupby("store").size()
     return {
-        "criteria": [{"name": one.name, "weight": one.weight} for one in several],
+        "criteria": [{"name": one.name, "weight": one.weight} for one in several if n],
         "stores": stores,
         "parts": parts,
         "critical": [

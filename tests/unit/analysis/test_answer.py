@@ -89,6 +89,17 @@ def test_any_number_of_stores_has_an_answer_and_a_chart(made):
     assert (none.sentence, none.sure) == ("No store can be judged.", "low")
 
 
+def test_stores_without_a_round_in_common_have_no_sliders(made):
+    tables = made.tables(**SCALED)
+    assert verdict(tables).sliders["criteria"]
+    parts = [
+        one._replace(conditions={**one.conditions, "run": one.trial.split("-")[0]})
+        for one in tables.results.parts
+    ]
+    apart = replace(tables, results=replace(tables.results, parts=parts))
+    assert verdict(apart).sliders["criteria"] == []
+
+
 def test_the_weight_that_would_change_the_answer_by_hand():
     """a reads four times as fast, b loads twice as fast: level at w ln 2 = (1 - w) ln 4."""
     figures = [("a", "read", 400), ("b", "read", 100), ("a", "load", 100), ("b", "load", 200)]
