@@ -142,9 +142,6 @@ METRICS: Mapping[str, str] = {
     "slow_syncs": "1",
     "slow_cpu": "s",  # of the busy processes
     "slow_processes": "1",
-    "slow_memory": "B",  # resident
-    "slow_turns": "1",  # over all pages of that memory
-    "slow_sent": "B",  # that have passed the slowed class of its network
     # of a crash, per worker: the longest time without a successful operation (in `node`: of it)
     "unavailable_time": "s",
     # verification, per kind (in `operation`)

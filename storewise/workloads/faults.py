@@ -8,13 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 #: Fields of `Slow` that only one way of slowing knows.
-OWN_FIELDS = {
-    "file_mb": "disk",
-    "processes": "cpu",
-    "delay_ms": "network",
-    "rate_mbit": "network",
-    "memory_mb": "memory",
-}
+OWN_FIELDS = {"file_mb": "disk", "processes": "cpu"}
 
 
 def data_nodes(known: Sequence[str], roles: Sequence[str]) -> tuple[str, ...]:
@@ -37,7 +31,7 @@ class _Condition(BaseModel):
 class Slow(_Condition):
     """Nodes slowed on purpose for a step; started, checked and stopped by their own jobs."""
 
-    how: Literal["disk", "cpu", "network", "memory"]
+    how: Literal["disk", "cpu"]
     nodes: int = Field(default=1, ge=0, description="the first so many data nodes; 0: none")
     names: tuple[str, ...] = Field(default=(), description="these nodes instead, such as data2")
     file_mb: int = Field(
@@ -49,15 +43,6 @@ class Slow(_Condition):
     processes: int | None = Field(
         default=None, ge=1, description="cpu: busy processes; as many as the host has processors"
     )
-    delay_ms: float | None = Field(
-        default=None, gt=0, description="network: milliseconds that each packet sent waits"
-    )
-    rate_mbit: float | None = Field(
-        default=None, gt=0, description="network: megabits per second that are sent, at most"
-    )
-    memory_mb: int | None = Field(
-        default=None, ge=1, description="memory: MiB that are allocated and kept in use"
-    )
 
     @model_validator(mode="after")
     def _fits(self) -> Slow:
@@ -66,10 +51,6 @@ class Slow(_Condition):
                 raise ValueError(f"{name} belongs to `how: {OWN_FIELDS[name]}`, not to {self.how}")
         if {"nodes", "names"} <= self.model_fields_set and self.names:
             raise ValueError("give either nodes (how many) or names (which)")
-        if self.how == "network" and self.delay_ms is None and self.rate_mbit is None:
-            raise ValueError("`how: network` needs delay_ms, rate_mbit or both")
-        if self.how == "memory" and self.memory_mb is None:
-            raise ValueError("`how: memory` needs memory_mb")
         return self
 
     def chosen(self, known: tuple[str, ...], roles: Sequence[str]) -> tuple[str, ...]:

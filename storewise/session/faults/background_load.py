@@ -1,16 +1,14 @@
 """The process that slows a node: ``python -m storewise.session.faults.background_load PLAN``.
 
-PLAN is a file of JSON (`Plan`). It works until it is killed, and writes twice a second into
+PLAN is a file of JSON (`Slow`). It works until it is killed, and writes twice a second into
 ``state.json`` beside its plan what it has done; the first time when it really slows. Whatever it
-starts dies with it; its directory, and a class of the network, are removed by its guard or by the
-node's job.
+starts dies with it; its directory is removed by its guard or by the node's job.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import mmap
 import os
 import shutil
 import sys
@@ -19,13 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
-from pydantic import BaseModel
 
 from storewise.atomic import write_aside
 from storewise.errors import EngineError
 from storewise.metrics.host import host_name
 from storewise.processes import dies_with_parent
-from storewise.session.faults.traffic_control import bytes_sent, slow_traffic
 from storewise.workloads.faults import Slow
 
 STATE = "state.json"
@@ -35,37 +31,25 @@ _MIB = 1 << 20
 _SYNC = 16 * _MIB
 #: It leaves so much of the disk free.
 _SPARE = 256 * _MIB
-_PAGE = mmap.PAGESIZE
-
-
-class Plan(BaseModel):
-    """The plan of a slowing: which node, and how."""
-
-    slow: Slow
-    address: str
-    """Address of the node, for the network."""
-    ports: tuple[int, ...]
 
 
 def main() -> None:
     path = Path(sys.argv[1])
-    plan = Plan.model_validate_json(path.read_bytes())
-    loads = {"disk": _disk, "cpu": _cpu, "memory": _memory, "network": _network}
-    # Where memory runs out this process shall be the kernel's choice, not the server.
-    Path("/proc/self/oom_score_adj").write_text("1000", encoding="utf-8")
+    slow = Slow.model_validate_json(path.read_bytes())
+    load = {"disk": _disk, "cpu": _cpu}[slow.how]
     written = 0.0
     try:
-        for figures in loads[plan.slow.how](path.parent, plan):
+        for figures in load(path.parent, slow):
             if time.monotonic() - written >= _WRITE_EVERY:
                 written = time.monotonic()
                 write_aside(path.with_name(STATE), json.dumps(figures) + "\n")
     except (EngineError, OSError) as error:
-        sys.exit(f"slowing of {plan.slow.how}: {error}")
+        sys.exit(f"slowing of {slow.how}: {error}")
 
 
-def _disk(directory: Path, plan: Plan) -> Iterator[dict[str, float]]:
+def _disk(directory: Path, slow: Slow) -> Iterator[dict[str, float]]:
     """Write a file again and again, with fsync; yields after each."""
-    file_mb = plan.slow.file_mb
+    file_mb = slow.file_mb
     size = file_mb * _MIB
     free = shutil.disk_usage(directory).free
     if free < size + _SPARE:
@@ -89,9 +73,9 @@ def _disk(directory: Path, plan: Plan) -> Iterator[dict[str, float]]:
                     yield {"slow_bytes": written, "slow_syncs": syncs}
 
 
-def _cpu(directory: Path, plan: Plan) -> Iterator[dict[str, float]]:
+def _cpu(directory: Path, slow: Slow) -> Iterator[dict[str, float]]:
     """Busy processes; yields their processor time once all of them have some."""
-    number = plan.slow.processes or os.cpu_count() or 1
+    number = slow.processes or os.cpu_count() or 1
     tie = dies_with_parent()
     children = []
     for _ in range(number):
@@ -109,41 +93,6 @@ def _cpu(directory: Path, plan: Plan) -> Iterator[dict[str, float]]:
         if min(used) > 0:
             yield {"slow_cpu": sum(used), "slow_processes": number}
         time.sleep(0.1)
-
-
-def _memory(directory: Path, plan: Plan) -> Iterator[dict[str, float]]:
-    """Allocated memory, every page of it touched again and again; yields what is resident."""
-    assert plan.slow.memory_mb is not None
-    size, total = plan.slow.memory_mb * _MIB, psutil.virtual_memory().total
-    if size > total:
-        raise EngineError(
-            f"host {host_name()} has {total / _MIB:.0f} MiB of memory: lower memory_mb"
-        )
-    memory = mmap.mmap(-1, size)
-    page = os.urandom(_PAGE)
-    for start in range(0, size, _PAGE):
-        memory[start : start + _PAGE] = page
-    me = psutil.Process()
-    turn = 0
-    while True:
-        turn += 1
-        for start in range(0, size, _PAGE):
-            memory[start] = (turn + start // _PAGE) & 0xFF
-            if start % (256 * _MIB) == 0:
-                yield {"slow_memory": me.memory_info().rss, "slow_turns": turn}
-        time.sleep(0.2)
-
-
-def _network(directory: Path, plan: Plan) -> Iterator[dict[str, float]]:
-    """A class of the network; yields what has passed it."""
-    address, ports, slow = plan.address, plan.ports, plan.slow
-    slow_traffic(address, ports, delay_ms=slow.delay_ms, rate_mbit=slow.rate_mbit)
-    while True:
-        sent = bytes_sent(address, ports[0])
-        if sent is None:
-            raise EngineError(f"somebody has removed it from {address} (tc qdisc show)")
-        yield {"slow_sent": sent}
-        time.sleep(_WRITE_EVERY / 2)
 
 
 if __name__ == "__main__":

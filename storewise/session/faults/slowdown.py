@@ -15,12 +15,12 @@ from storewise.metrics.host import host_name
 from storewise.processes import library_environment
 from storewise.session.coordination.ending import log_tail
 from storewise.session.coordination.liveness import remove_tree
-from storewise.session.faults.background_load import STATE, Plan
+from storewise.session.faults.background_load import STATE
 from storewise.session.server.guard import POLL, Guarded, Order, clean
 from storewise.waiting import wait_for
 from storewise.workloads.faults import Slow
 
-#: Until a slower is seen to slow, s; memory must be filled, a slow disk must have synced once.
+#: Until a slower is seen to slow, s; a slow disk must have synced once.
 _START_SECONDS = 120.0
 _STOP_SECONDS = 5.0
 
@@ -34,8 +34,6 @@ class Slowing:
         self._data = node.directory
         # Beside the data, on their disk, so that it does not count as the server's.
         self._directory = node.directory.with_name(f"{node.directory.name}.slow")
-        ports = (node.port, *node.ports.values())
-        self._plan = Plan(slow=slow, address=node.address, ports=ports)
         self._log = log.with_name(f"{self._name}.slow.log").absolute()
         self._process: Guarded | None = None
         self._started = 0.0
@@ -52,7 +50,7 @@ class Slowing:
             if self.slow.how == "disk":
                 self._check_same_disk()
             plan = self._directory / "plan.json"
-            plan.write_text(self._plan.model_dump_json(exclude_unset=True), encoding="utf-8")
+            plan.write_text(self.slow.model_dump_json(exclude_unset=True), encoding="utf-8")
             self._process = process = Guarded(self._order(plan))
             process.start()
 
@@ -80,8 +78,6 @@ class Slowing:
 
     def _order(self, plan: Path) -> Order:
         program = (sys.executable, "-m", "storewise.session.faults.background_load", str(plan))
-        module = "storewise.session.faults.traffic_control"
-        remove = (sys.executable, "-m", module, self._plan.address, str(self._plan.ports[0]))
         return Order(
             program,
             str(self._directory),
@@ -90,7 +86,6 @@ class Slowing:
             int(signal.SIGTERM),
             live="",  # the server's own guard tells the trial when the node's job was killed
             node=self._name,
-            cleanup=(remove,) if self.slow.how == "network" else (),
         )
 
     def _figures(self) -> dict[str, float]:

@@ -66,9 +66,8 @@ def slowers():
     [
         (Slow(how="disk", file_mb=4), {"slow_bytes": 1 << 20, "slow_syncs": 1}),
         (Slow(how="cpu", processes=2), {"slow_cpu": 1e-9, "slow_processes": 2}),
-        (Slow(how="memory", memory_mb=32), {"slow_memory": 32 << 20}),
     ],
-    ids=["disk", "cpu", "memory"],
+    ids=["disk", "cpu"],
 )
 def test_a_node_is_slowed_and_left_as_it_was(slow, least, node, tmp_path):
     orders = Orders(tmp_path)
@@ -95,8 +94,6 @@ def test_slowing_that_cannot_be_is_told_to_the_asker_and_one_that_ends_early_end
     orders = Orders(tmp_path)
     with pytest.raises(EngineError, match=r"(?s)data0 was told to be slow.*does not fit"):
         orders.slow(Slow(how="disk", file_mb=1 << 40))
-    with pytest.raises(EngineError, match="lower memory_mb"):
-        orders.slow(Slow(how="memory", memory_mb=1 << 30))
     assert node.error is None  # the server itself is well
     orders.slow(Slow(how="cpu", processes=1))
     for process in slowers():

@@ -44,11 +44,9 @@ def test_a_crash_is_drawn_from_the_seed():
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"how": "disk", "delay_ms": 5}, "delay_ms belongs to `how: network`"),
-        ({"how": "network"}, "needs delay_ms, rate_mbit or both"),
-        ({"how": "memory"}, "needs memory_mb"),
+        ({"how": "disk", "processes": 5}, "processes belongs to `how: cpu`"),
         ({"how": "cpu", "nodes": 2, "names": ["data0"]}, "either nodes"),
-        ({"how": "heat"}, "'disk', 'cpu', 'network' or 'memory'"),
+        ({"how": "heat"}, "'disk' or 'cpu'"),
     ],
 )
 def test_a_slowing_that_makes_no_sense_is_refused(values, words):
