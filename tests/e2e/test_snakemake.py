@@ -97,6 +97,9 @@ def test_3_the_slurm_plugin_looks_ever_more_seldom_and_forgets_jobs() -> None:
         assert hasattr(executor, name), name
     source = inspect.getsource(executor.check_active_jobs)
     assert "max_sleep_time = 180" in source, "it looks at an even pace by itself"
+    # Jobs of a group would start one after another, and wait for each other.
+    arguments = inspect.getsource(executor.additional_general_args)
+    assert '"--executor slurm-jobstep --jobs 1"' in arguments, "rules/slurm.smk removes it"
 
 
 def test_4_a_local_run_needs_a_number_of_cores(tmp_path: Path) -> None:

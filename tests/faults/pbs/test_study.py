@@ -75,16 +75,22 @@ def test_a_study_of_servers_runs_as_jobs_of_pbs(place: PbsWorkspace) -> None:
     assert Path(load["output"]).is_file()
 
 
-@pytest.mark.all_cells
-def test_a_trial_s_phases_are_one_job_where_the_study_wants_it(place: PbsWorkspace) -> None:
-    """`embedded: one_host`: the group's jobs have one name, and what gathers a phase is in it."""
+@pytest.mark.parametrize("whose", ["study", "profile"])
+def test_a_trial_s_phases_are_one_job_where_it_is_wanted(place: PbsWorkspace, whose: str) -> None:
+    """`embedded: one_host` or the profile's `groups`: jobs of a group have one name, and what
+    gathers a phase is in it."""
+    study, name = "embedded: one_host", "phases"
+    if whose == "profile":
+        study, name = "factors: {workers: 2}", "trial"
+        profile = place.top / "profile" / "config.yaml"
+        profile.write_text(profile.read_text().replace("# groups: [", "groups: ["))
     place.write_study(
-        "workload: ycsb\nengines: [sqlite]\nembedded: one_host\nphases:\n"
+        f"workload: ycsb\nengines: [sqlite]\n{study}\nphases:\n"
         "  - load: {recordcount: 20}\n  - c: {seconds: 0.3}\n"
     )
     done = place.snakemake("--omit-from", "analyse")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(place.jobs("phases")) == len(place.pbs.jobs()) == 1
+    assert len(place.jobs(name)) == len(place.pbs.jobs()) == 1
     assert len(list(place.results.glob("trials/*/verify.parquet"))) == 1
     assert place.left_behind() == []
     assert place.registered() == []
