@@ -249,8 +249,8 @@ def _content(raw: _Raw, name: str) -> ByteReader:
     while len(head) < len(ZSTD_MAGIC) and (more := start.read(len(ZSTD_MAGIC) - len(head))):
         head += more
     _refuse_unread(head, name)
-    if isinstance(raw, io.BytesIO):  # read in one piece from its start, it is not copied
-        raw.seek(-len(head), io.SEEK_CUR)
+    if isinstance(raw, io.BytesIO | io.BufferedReader) and raw.seekable():
+        raw.seek(-len(head), io.SEEK_CUR)  # read in one piece from its start, it is not copied
         plain = _Plain(raw, b"", name)
     else:
         plain = _Plain(raw, head, name)
