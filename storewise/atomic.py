@@ -24,7 +24,7 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def aside(path: Path, *, durable: bool = False) -> Iterator[Path]:
-    """Where a file is written before it gets its name, `path`: others see all of it or nothing.
+    """A temporary path of a file that is named `path` at the end: readers see all or nothing.
 
     After an error nothing is left. With `durable` its content is on disk before it has the name.
     """
@@ -63,7 +63,7 @@ def _reader(kind: Any) -> Any:
 
 
 def read_as(kind: type[T], path: Path) -> T:
-    """What a small JSON file says, as a dataclass; ValueError where it has not that form (a host
+    """Read a small JSON file as a dataclass; ValueError where it has another form (a host
     that crashed leaves empty files, another version other keys), OSError where it cannot be read.
     """
     return cast(T, _reader(kind).validate_json(path.read_bytes()))

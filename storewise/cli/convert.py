@@ -198,7 +198,7 @@ class _Inputs:
     quarantine: bool
 
     def each(self, convert_one: Callable[[str], tuple[T, list[str]]]) -> Iterator[T]:
-        """What `convert_one` makes of each complete input, in their order.
+        """Yield the result of `convert_one` for each complete input, in their order.
 
         It returns a result and warnings, which are printed as errors are. At the end bad inputs are
         a StorewiseError, unless they are left out.
@@ -223,7 +223,7 @@ class _Inputs:
 
 
 def _result_or_error(convert_one: Callable[[str], T], name: str) -> T | str:
-    """What is made of one input, or why it is bad: the other inputs are converted all the same."""
+    """Convert one input; of a bad one return the error, for the other inputs are still converted."""
     try:
         return convert_one(name)
     except StorewiseError as error:

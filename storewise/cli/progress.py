@@ -1,4 +1,4 @@
-"""How far a long task has come: a bar on a terminal, lines of text elsewhere and in logs.
+"""Progress of a long task: a bar on a terminal, lines of text elsewhere and in logs.
 
 Libraries take a callback and call it with how much is done, of how much.
 """

@@ -39,7 +39,7 @@ DONE = "done.json"
 
 @dataclass(frozen=True, slots=True)
 class InputRow:
-    """What is known of an input when it has been read.
+    """An input that has been read: its digest and counts, or its error.
 
     `digest` is in hexadecimal digits, empty for a `bad` one; `bad` says why it was left out. `text`
     is bytes of decompressed content.

@@ -143,7 +143,7 @@ class State:
         )
 
     def known(self) -> dict[str, Known]:
-        """What is known of inputs, by path; a bad one may be there again as a good one."""
+        """The inputs of all commits, by path; one that was bad may be good in a later commit."""
         result: dict[str, Known] = {}
         columns = ("path", "bytes", "mtime_ns", "digest", "bad")
         for name, commit in self.commits.items():

@@ -44,7 +44,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to convert. `update` adds inputs to those of an existing data set. `quarantine` leaves
+    """Options of a conversion. `update` adds inputs to those of an existing data set. `quarantine` leaves
     bad inputs out; else a bad input ends the conversion.
 
     `share` names this writer if several write one data set at the same time: a prefix of the names
@@ -60,7 +60,7 @@ class Options:
 
 @dataclass(slots=True)
 class Summary:
-    """What a conversion did and what the data set holds after it.
+    """Counts of a conversion, and of the data set after it.
 
     `inputs` is how many inputs were read now, `read` their stored bytes, `text` bytes of their
     content; where it was `resumed`, a killed run had read some of them. `files`, `bytes` and
@@ -94,7 +94,7 @@ class Summary:
 
 
 def load_state(storage: DatasetStorage) -> State:
-    """What the commits of a data set say."""
+    """The state of a data set by its commits."""
     commits: dict[str, Commit] = {}
     for name in storage.names():
         if name.startswith(f"{FOLDER}/") and (content := storage.read_bytes(name)) is not None:
@@ -189,7 +189,7 @@ def convert(
 
 
 def _unwritable(storage: DatasetStorage, error: OSError) -> StorewiseError:
-    """What is said where the system refuses to write; Arrow's own errors have long texts."""
+    """The error for a data set that cannot be written, shorter than Arrow's own text."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     where = f" ({error.filename})" if error.filename else ""
     advice = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "see to the place"
@@ -304,7 +304,7 @@ def _listed(names: Sequence[str], *, quarantine: bool) -> list[Listed]:
 
 
 def _new_files(files: Sequence[Listed], known: dict[str, Known]) -> list[Listed]:
-    """Those that the data set has not, in their order."""
+    """The files that are not in the data set yet, in their order."""
     new = []
     for file in files:
         there = known.get(file.path)

@@ -1,4 +1,4 @@
-"""How a data set is laid out: what is said when it is made, and kept for every update."""
+"""The layout of a data set: chosen when it is made, and kept for every update."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Wanted:
     sort: Sort | None = None
 
     def said(self) -> dict[str, Any]:
-        """What is not None."""
+        """The values that are given, without None."""
         return {key: value for key, value in asdict(self).items() if value is not None}
 
     def new(self, text_bytes: int) -> Settings:

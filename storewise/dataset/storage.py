@@ -1,4 +1,4 @@
-"""Where a data set lies: a directory, or a prefix on S3 with a directory for work beside it."""
+"""The place of a data set: a directory, or a prefix on S3 with a directory for work beside it."""
 
 from __future__ import annotations
 

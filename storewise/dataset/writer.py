@@ -96,7 +96,7 @@ class PartitionFiles:
         return f"{self._folder}/{self._stem}-{len(self.done)}.parquet"
 
     def _sorting(self) -> list[Any] | None:
-        """What readers are told of the order; nothing where a column of it is in another kind."""
+        """The sort order in the file's metadata; None if this kind lacks a column of it."""
         names, order = self.schema.names, self._settings.order
         if not set(order) <= set(names):
             return None
@@ -158,7 +158,7 @@ def write_files(
 
 
 def _row_groups(sources: Sequence[Source], settings: Settings) -> Iterator[Any]:
-    """The rows of all sources in the order of their segments, as tables of a row group each."""
+    """Yield tables of one row group each: the rows of all sources in the order of their segments."""
     segments = pa.concat_tables(
         source.segments.append_column("source", pa.array(np.full(len(source.segments), number)))
         for number, source in enumerate(sources)

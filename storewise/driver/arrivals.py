@@ -1,4 +1,4 @@
-"""When the operations of an open loop are meant to begin."""
+"""The planned start times of the operations of an open loop."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _poisson(interval: float, generator: np.random.Generator) -> Iterator[int]:
 
 @dataclass(slots=True)
 class Pace:
-    """How well an open loop kept its rate; for several clients sums, and the longest times."""
+    """Delays of an open loop behind its rate; of several clients the sums, and the longest times."""
 
     intended: int = 0
     """Operations with an intended start within the step."""

@@ -60,7 +60,7 @@ class Message(Enum):
 
 @dataclass(slots=True)
 class Failure:
-    """Why a process ended: what the worker raises, and the traceback for its log."""
+    """The error of a client process: what the worker raises, and the traceback for its log."""
 
     error: Exception
     trace: str

@@ -148,7 +148,7 @@ def next_rate(search: SearchParams, tried: Sequence[Tried]) -> float | None:
     """The rate of the next step; None where the search has ended.
 
     Bisection of the logarithm between the highest rate that met the limit and the lowest that did
-    not (at first `low` and `high`, of which neither is measured before it matters). Its last step
+    not (at first `low` and `high`, which are measured only when needed). Its last step
     measures the best rate again; where that fails, the next best is measured again as long as
     there are steps. Where nothing met the limit the last step measures `low` itself.
     """

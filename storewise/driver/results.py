@@ -62,7 +62,7 @@ class StepResult:
 
     @property
     def end(self) -> int:
-        """When the last process had nothing more to do, in ns of perf_counter."""
+        """The end of the last process's work, in ns of perf_counter."""
         return max(process.end for process in self.processes)
 
     @property
@@ -72,7 +72,7 @@ class StepResult:
 
     @property
     def pace(self) -> Pace | None:
-        """How this worker's clients kept their pace in an open loop; None in a closed one."""
+        """The delays of this worker's clients in an open loop; None in a closed one."""
         if self.step.params.rate is None:
             return None
         total = Pace()

@@ -92,7 +92,7 @@ class StepFaults:
         return samples
 
     def _outages(self, result: StepResult) -> list[Sample]:
-        """How long this worker's clients had no success: over all, and by node."""
+        """The longest times without a success of this worker's clients: in all, and by node."""
         number, (node, moment) = result.step.number, self._victim
         seen = outages(merged(p.marks for p in result.processes), result.zero, result.end)
         self.crashes.append({"step": number, "node": node, "after": moment, "outages": seen})

@@ -89,7 +89,7 @@ class _Worker:
         self.write()
 
     def prepare(self) -> None:
-        """What comes before the client processes: stores, the canary, earlier phases' notes."""
+        """Make the stores, run the canary and read the earlier phases' notes, before clients start."""
         job, trial = self.job, self.job.trial
         if not 0 <= job.worker < trial.workers:
             raise ConfigError(f"worker {job.worker}: the trial has workers 0..{trial.workers - 1}")

@@ -1,4 +1,4 @@
-"""Which engines there are: the one line per engine that adding an engine touches.
+"""All engines: a new engine adds one line here.
 
 Other packages add engines by an entry point of the group ``storewise.engines``, whose name is the
 engine's and whose value is its class: ``mystore = "mystore.engine:MyStoreEngine"``.
@@ -43,7 +43,7 @@ BASELINE = "files"
 
 @cache
 def _outside() -> dict[str, str]:
-    """Those of other packages. To look takes a tenth of a second, so only other names cause it."""
+    """The engines of other packages, looked up (0.1 s) only for names that are not in this table."""
     return {one.name: one.value for one in entry_points(group=GROUP)}
 
 
@@ -52,7 +52,7 @@ def is_engine(name: str) -> bool:
 
 
 def engine_names() -> list[str]:
-    """Those of all engines, of other packages last."""
+    """The names of all engines, those of other packages last."""
     return list(ENGINES | _outside())
 
 

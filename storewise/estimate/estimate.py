@@ -62,7 +62,7 @@ class EngineLine:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What is still to be measured of a study, its hosts, and what was assumed.
+    """Estimate of a study: the work that is left, its hosts, and the assumptions.
 
     `seconds` is how long it takes. `guessed`: some rates are defaults. `unpriced` are types of
     instances that have no price and cost what any host does.
@@ -162,7 +162,7 @@ def _line(
 
 
 def hosts_of(trial: Trial, *, one_host: bool) -> dict[str, int]:
-    """How many hosts of each class a trial takes: one for each server and each worker.
+    """The number of hosts of each class that a trial takes: one for each server and each worker.
 
     Embedded stores of `one_host` have one for all workers.
     """

@@ -93,7 +93,7 @@ DEFAULT_RATES = {
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Rates that were tried out on this machine a moment ago, with one engine."""
+    """Rates of one engine, measured on this machine just before the estimate."""
 
     engine: str
     rates: Mapping[str, float]

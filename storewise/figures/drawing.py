@@ -259,8 +259,8 @@ def _plot(part: SubFigure, panel: Panel, room: _Room) -> Axes:
 def _draw(
     axes: Axes, panel: Panel, series: Series, below: dict[float, float], aside: float
 ) -> None:
-    """A series in its panel. `below` has the ends of bars by their row, and of areas by their
-    second; `aside` is in points."""
+    """Draw a series in its panel. `below` has where stacked bars (by row) and areas (by second)
+    begin; `aside` shifts a series to the side, in points."""
     points, (colour, marker) = series.points, _looks(series)
     dash = LINES[series.dash % len(LINES)]
     xs = [point.x for point in points]

@@ -1,4 +1,4 @@
-"""How rates change with the size of a cluster, the number of clients, or the volume."""
+"""Figures of rates over the size of a cluster, the number of clients, or the volume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How every figure looks: one colour and marker for each engine, in every study.
+"""Style of all figures: one colour and marker for each engine, in every study.
 
 The colours are fixed, so that a reader who has seen one report knows them in the next. They were
 searched with a simulation of colour blindness (Machado, Oliveira & Fernandes, IEEE TVCG 15(6),

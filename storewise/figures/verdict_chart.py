@@ -213,7 +213,7 @@ def _entry(criterion: Criterion, name: str, bars: Mapping[str, Lengths]) -> Entr
 
 
 def _runs(criterion: Criterion, standing: Standing) -> str:
-    """How often a time was measured: ``40 runs``, ``3.49M runs``."""
+    """The number of measurements of a time: ``40 runs``, ``3.49M runs``."""
     n = standing.estimate.n if criterion.name == LOAD else standing.finished
     if criterion.unit != "s" or not math.isfinite(n):
         return ""
@@ -248,7 +248,7 @@ def _words(columns: Sequence[Criterion], verdict: Verdict) -> list[str]:
 
 
 def _facts(tables: Tables) -> list[str]:
-    """When, where and how much was measured: ``295 of 301 outputs, 177 searches, 24,426 hits``."""
+    """Date, host and size of the study: ``295 of 301 outputs, 177 searches, 24,426 hits``."""
     results, inputs = tables.results, tables.results.inputs
     opened = [float(p.conditions["opened"]) for p in results.parts if p.conditions.get("opened")]
     hosts = sorted({host_of(part.conditions)[0] for part in results.parts} - {"", "unknown"})
@@ -270,7 +270,7 @@ def _facts(tables: Tables) -> list[str]:
 
 
 def _left_out(tables: Tables, verdict: Verdict) -> list[tuple[str, str]]:
-    """What was left out, failed or is not finished, each with where the page tells more."""
+    """Trials left out, failed or not finished, each with a link to the part that tells more."""
     results = tables.results
     counted = (
         (len(results.quarantined), "output", "left out", "quarantined"),

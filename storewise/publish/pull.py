@@ -45,7 +45,7 @@ def publication(folder: Place) -> Manifest:
 
 
 def _what_is_there(folder: Place) -> str:
-    """Why a place without a manifest is no publication, with what there is instead."""
+    """The error for a place without a manifest, with what there is instead."""
     with explained(folder):
         page = s3().list_objects_v2(
             Bucket=folder.bucket, Prefix=folder.folder().key, Delimiter="/", MaxKeys=1000

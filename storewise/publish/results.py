@@ -175,7 +175,7 @@ def study_files(path: Path, root: Path) -> list[Path]:
 
 @contextmanager
 def config_aside(results: Path, written: Sequence[Path]) -> Iterator[Path]:
-    """What `write_config` would make of the results' `CONFIG`, in a directory for a moment."""
+    """The results' `CONFIG` as `write_config` would write it, in a temporary directory."""
     with TemporaryDirectory(prefix="storewise-") as top:
         aside = Path(top) / CONFIG
         if (results / CONFIG).is_dir():

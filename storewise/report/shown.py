@@ -1,4 +1,4 @@
-"""Which tables the page shows, with which columns."""
+"""The tables of the page and their columns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _times(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 
 
 def _questions(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Those without a selectivity, once for each setting: repeats say the same."""
+    """The questions without a selectivity, once for each setting: repeats have the same."""
     factors = list(tables.results.factors)
     rows = table[table["selectivity_pct"].isna()]
     rows = rows.join(tables.trials.set_index("trial")[factors], on="trial")

@@ -54,7 +54,7 @@ def examine_engines(settings: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
 
 
 def missing_engines(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Those of the engines named by the keys that cannot run on this host, and why not."""
+    """The named engines that cannot run on this host, each with the reason."""
     return {
         finding.name: finding.advice for finding in examine_engines(settings) if not finding.runs
     }

@@ -78,7 +78,7 @@ class Follower:
         return head_line(self._study.name, None, None, None, self._step(frame))
 
     def _step(self, frame: Frame | None) -> str:
-        """What a run does that is not on record: the job that wrote to its log last."""
+        """The present step of a run without live trials: the job that wrote to its log last."""
         log = _newest_log(frame)
         if log is None or log == self._first_log:
             return "planning the jobs"
@@ -92,7 +92,7 @@ class Follower:
             return None  # nothing has run here yet, or a file has gone while it was read
 
     def _opened(self, name: str) -> int:
-        """When a measured trial was opened, Unix time: what tells it from one of before, although a
+        """The time when a measured trial was opened, Unix time. It tells it from an earlier one, although a
         copy or Snakemake gives its files other times."""
         at, seconds = self._seen.durations[name]
         return round(at - (seconds or 0.0))

@@ -1,4 +1,4 @@
-"""What follows when a job of a run is submitted, ends or fails.
+"""Reactions to a job of a run that is submitted, ends or fails.
 
 ``rules/run.smk`` hands Snakemake's events over as plain values.
 """

@@ -19,7 +19,7 @@ class View(Protocol):
         """A line that stays."""
 
     def note(self, text: str) -> None:
-        """A message for the user."""
+        """Print a message for the user."""
 
     def show(self, screen: RenderableType) -> None:
         """The state of the run, in place of the one before."""

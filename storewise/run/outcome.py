@@ -62,7 +62,7 @@ def published_at(results: Path) -> str | None:
 
 
 def last_attempt(results: Path) -> int | None:
-    """When the workflow last began to publish, ns since 1970 by the file system; None for never."""
+    """The time of the last attempt to publish, ns since 1970 by the file system; None for never."""
     try:
         return (results / PUBLISH_LOG).stat().st_mtime_ns
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Which failed trials are measured again, and which are given up.
+"""Retries: the failed trials that are measured again, and those that are given up.
 
 One command, `snakemake` or `storewise run`, measures in *passes*: a pass measures each planned
 trial once, and the trials that failed are planned again in the next one. A trial that has failed
@@ -30,7 +30,7 @@ SINCE_VARIABLE = "STOREWISE_SINCE"
 
 
 def command_start() -> float:
-    """When the command of this process started, Unix time: now, unless this is a later pass."""
+    """The start of the command, Unix time: now, unless this process is a later pass of it."""
     return float(os.environ.get(SINCE_VARIABLE) or time.time())
 
 
@@ -45,7 +45,7 @@ def next_pass_command(program: str, arguments: Sequence[str]) -> list[str] | Non
 
 @dataclass(frozen=True, slots=True)
 class PassEnd:
-    """What follows a pass that ended with an error."""
+    """The next action after a pass that ended with an error."""
 
     again: bool
     """Whether another pass follows: trials are to be tried again, or the report is to be made of
@@ -91,7 +91,7 @@ def end_pass(
 
 
 def kept(study: Study, results: Path) -> str:
-    """How many trials need not be measured again, in words."""
+    """The number of trials that need not be measured again, in words."""
     return f"{_measured(study, results)} of {len(study.trials())} trials kept"
 
 

@@ -1,4 +1,4 @@
-"""What Snakemake prints in a run: kept in a file, and read as it grows.
+"""The output of Snakemake in a run: kept in a file, and read as it grows.
 
 Only lines of Storewise (``storewise: ...``) and of the executor for PBS are read from it; what a
 run does is read from the results directory (`storewise.watch`).
@@ -70,7 +70,7 @@ class RunLog:
         return [note for line in lines if (note := note_of(line))]
 
     def explanation(self) -> list[str]:
-        """Why Snakemake has ended with an error that Storewise did not tell."""
+        """The error of Snakemake that Storewise has not reported yet."""
         return explanation(self.path.read_text(encoding="utf-8", errors="replace"))
 
 

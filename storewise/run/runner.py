@@ -109,7 +109,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """How the user has ended a run."""
+    """The way in which the user ended a run: Ctrl-C or SIGTERM."""
 
     signal: int
 
@@ -164,7 +164,7 @@ def run_study(
 
 
 def _made(results: Path) -> int | None:
-    """When the report was made, ns; None where there is none."""
+    """The time of the report, ns; None if there is none."""
     report = results / REPORT
     return report.stat().st_mtime_ns if report.exists() else None
 

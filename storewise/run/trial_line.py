@@ -26,8 +26,8 @@ def phase_name(phase: str) -> str:
 
 
 def trial_name(study: Study, trial: Trial) -> str:
-    """``SQLite, 2 workers, repeat 3``: the engine, and the factors of which there are several
-    levels."""
+    """A trial's name, as ``SQLite, 2 workers, repeat 3``: its engine and the levels of the
+    factors that vary."""
     names = [
         name
         for name, levels in study.factors.items()

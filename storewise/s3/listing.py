@@ -1,4 +1,4 @@
-"""What is on S3 below a prefix, page by page, and what is known of single objects."""
+"""Objects on S3 below a prefix, page by page, and single ones."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def open_object(name: str, listed: Wanted | None = None) -> ObjectStream:
 
 
 def _windows(name: str, listed: Wanted | None) -> tuple[int, Callable[[int, int], bytearray]]:
-    """The size of an object and what reads one window (offset, bytes) of it."""
+    """The size of an object, and a function that reads a range (offset, bytes) of it."""
     place = parse(name)
     etag = ""
     wanted: int | None = None

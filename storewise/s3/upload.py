@@ -105,7 +105,7 @@ def _upload_parts(file: Sending, tags: Tags, advance: Callable[[int], None]) -> 
 
 
 def _until_whole(place: Place, send: Callable[[], T]) -> T:
-    """What `send` returns, tried again where S3 says that other content arrived."""
+    """Call `send`, again if S3 says that other content arrived; returns its result."""
     for _ in range(SENDS - 1):
         with suppress(Spoilt), explained(place):
             return send()

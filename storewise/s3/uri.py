@@ -33,7 +33,7 @@ class Place:
         return Place(self.bucket, f"{self.key.rstrip('/')}/" if self.key.strip("/") else "")
 
     def below(self, name: str) -> Place:
-        """What is called `name` below this place."""
+        """The place `name` below this one."""
         return Place(self.bucket, self.folder().key + name)
 
 
@@ -50,7 +50,7 @@ def parse(name: str) -> Place:
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What S3 says of an object.
+    """Size, ETag and time of an object.
 
     `mtime_ns` is its time of last change, which S3 gives in whole seconds; below the second stands
     `listing.version` of its ETag, so that an object that was replaced within a second, by one of

@@ -1,4 +1,4 @@
-"""Which cluster jobs are queued or running, and cancelling them: PBS and Slurm by their commands.
+"""Queued and running cluster jobs, and their end: PBS and Slurm by their commands.
 
 A job has a *kind*: ``pbs``, ``slurm``, or ``slurm-run``. The id of the last is the name that all
 jobs of a run of Snakemake's Slurm plugin share: it covers also jobs whose ids nobody has seen.
@@ -36,7 +36,7 @@ def run_command(command: Sequence[str], timeout: float) -> subprocess.CompletedP
 
 
 def present(kind: str, ids: Sequence[str]) -> set[str] | None:
-    """Those of the ids that are queued or running; None where the scheduler gave no answer."""
+    """The ids that are queued or running; None if the scheduler gave no answer."""
     ask = {PBS: _in_qstat, SLURM: _in_squeue}[kind]
     found: set[str] = set()
     for first in range(0, len(ids), MAX_IDS):

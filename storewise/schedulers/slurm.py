@@ -1,4 +1,4 @@
-"""Which jobs in Slurm belong to a run of Snakemake, and which of them can never start."""
+"""Slurm's jobs of a run of Snakemake, and those among them that can never start."""
 
 from __future__ import annotations
 

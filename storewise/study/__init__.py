@@ -1,1 +1,1 @@
-"""What a study file says: read, checked, and made into trials."""
+"""Study files: read, checked, and expanded into trials."""

@@ -1,4 +1,4 @@
-"""What a single value of a study cannot tell: names, levels and what engines are able to do.
+"""Checks of a study beyond single values: names, levels and abilities of engines.
 
 A study that asks an engine for what it cannot do is refused here, when it is read.
 """
@@ -36,7 +36,7 @@ MAX_TRIALS = 20_000
 
 
 def check_study(study: Study, text: YamlFile, *, many: bool = False) -> None:
-    """What a single value cannot tell: names, levels and what engines are able to do."""
+    """Check names, levels and abilities of engines, which no single value tells."""
     for name in study.engines:
         if not is_engine(name):
             check_name(text, ("engines", name), "engine", name, sorted(engine_names()))
@@ -325,7 +325,7 @@ def _check_step_faults(
 
 
 def _leave_out(**rule: Any) -> str:
-    """What to do about trials with these levels that an engine is not able to do."""
+    """The advice for levels that an engine does not support."""
     levels = ", ".join(f"{key}: {level}" for key, level in rule.items())
     out = "the engine or the phase" if "phase" in rule else "the engine"
     return f"leave {out} out, or add `exclude: [{{{levels}}}]`"

@@ -1,4 +1,4 @@
-"""What stores are judged by: the columns of the verdict and the keys of a study's `weights`."""
+"""The criteria of the verdict, which are the keys of a study's `weights`."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _EXPECTED = "CLASS=PARTITION[/INSTANCE[/on_demand|spot]], such as data=data/i4i.
 
 @dataclass(frozen=True, slots=True)
 class NodeClass:
-    """Where hosts of a class come from; `instance` is empty where the profile does not say it."""
+    """The source of the hosts of a class; `instance` is empty where the profile does not say it."""
 
     partition: str
     instance: str = ""

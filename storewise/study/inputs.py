@@ -1,4 +1,4 @@
-"""What a study says of its inputs: paths, a sample of them, or a search.
+"""The inputs of a study: paths, a sample of them, or a search.
 
 Pydantic models of the key `inputs`; ``config/README.md`` explains each key to users.
 """

@@ -1,4 +1,4 @@
-"""What results keep of their study, so that they can be analysed without its files."""
+"""The copy of a study in its results, so that they can be analysed without its files."""
 
 from __future__ import annotations
 

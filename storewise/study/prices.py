@@ -1,4 +1,4 @@
-"""What hours and bytes cost, and how large the whole corpus is: keys `prices` and `corpus`.
+"""Prices of hours and bytes, and the size of the whole corpus: keys `prices` and `corpus`.
 
 They say nothing of how a trial runs, so changing them makes no stored result older.
 """
@@ -44,7 +44,7 @@ class InstancePrice(Section):
 
 
 class HostPrice(NamedTuple):
-    """What an hour of one host costs, and by which price."""
+    """The price of an hour of one host, and its source."""
 
     hour: float
     basis: str

@@ -1,4 +1,4 @@
-"""Where a study's results go on S3, and what a publication of them is called: key `publish`.
+"""The place on S3 and the name of a publication of a study's results: key `publish`.
 
 It says nothing of how a trial runs, so changing it makes no stored result older.
 """

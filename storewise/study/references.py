@@ -131,7 +131,7 @@ class Reference(Section):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one row is to one series."""
+    """The value of one row in one series."""
 
     line: int
     series: Series
@@ -154,7 +154,7 @@ def cells(reference: Reference) -> list[Cell]:
 
 
 def reason(reference: Reference, row: Mapping[str, str]) -> str | None:
-    """Why a row is only listed; None where nothing says so."""
+    """The reason why a row is only listed, not compared; None if it is compared."""
     return next((n.why for n in reference.not_compared if matches(row, n.where)), None)
 
 

@@ -1,4 +1,4 @@
-"""How the workers of a phase share jobs, and where each leaves its files.
+"""The jobs that workers of a phase share, and the files of each.
 
 With `workers_per_job` above 1 a job of the workflow runs that many workers of one phase, each on a
 host of its own where the job has several. A job is named by the number of its first worker.
@@ -53,11 +53,11 @@ class Share:
         return place if self.per_job == 1 else place / f"{worker}"
 
     def index(self, phase: str, first: int) -> Path:
-        """What a job of several workers leaves when all are done: the names of their files."""
+        """The file that a job of several workers writes at its end: the names of their files."""
         return self.directory / f"{phase}.{first}.workers"
 
     def outputs(self, phase: str) -> Iterator[Path]:
-        """What stands for a phase's results in the workflow: the parts, or the jobs' indexes."""
+        """The outputs of a phase in the workflow: its parts, or the indexes of shared jobs."""
         for first in self.firsts:
             yield self.result(phase, first) if self.per_job == 1 else self.index(phase, first)
 

@@ -121,11 +121,11 @@ class Trial(_Plain):
         return self.phases[0]
 
     def kinds(self) -> tuple[Kind, ...]:
-        """What its workload stores."""
+        """The kinds of documents that its workload stores."""
         return workload(self.workload).kinds(self.load.params)
 
     def store_schema(self) -> Schema:
-        """What its clients create before the load."""
+        """The tables and indexes that its clients create before the load."""
         tables = {kind.table: kind for kind in self.kinds()}
         return Schema(
             kinds=tuple(tables.values()),

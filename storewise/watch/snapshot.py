@@ -161,7 +161,7 @@ def trial_of(session: LiveSession) -> str:
 
 
 def _modified(paths: Iterable[Path]) -> dict[Path, float]:
-    """When each of these files was written last, but for those that are gone."""
+    """The modification times of these files; those that are gone are left out."""
     times = {}
     for path in paths:
         try:

@@ -1,4 +1,4 @@
-"""How long a run will still take, from the trials that it has measured."""
+"""The time left of a run, from the trials that it has measured."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ class ClientContext:
 
     @property
     def share(self) -> int | None:
-        """How many of the step's `operations` are this client's; None where they have no end."""
+        """This client's share of the step's `operations`; None if their number has no limit."""
         if self.params.operations is None:
             return None
         share, rest = divmod(self.params.operations, self.clients)
@@ -261,7 +261,7 @@ class PhaseSpec:
 
 @dataclass(frozen=True, slots=True)
 class VerifyContext:
-    """What `Workload.verify` gets: the store to verify and what was written to it."""
+    """The arguments of `Workload.verify`: the store to verify and what was written to it."""
 
     engine: Engine
     client: Client
@@ -322,12 +322,12 @@ class Workload(ABC):
         return dict(params)
 
     def clash(self, load: Any, params: Any) -> str | None:
-        """Why a later phase's parameters contradict those of the load; None if they do not."""
+        """The contradiction of a later phase's parameters to those of the load; None without one."""
         return None
 
     @abstractmethod
     def placement(self, stores: int, written: Sequence[Path]) -> Placement:
-        """Which of an embedded engine's stores holds an id."""
+        """A function from an id to the number of the embedded store that holds it."""
 
     def sources(
         self, shards: Path | None, written: Sequence[Path], notes: Sequence[Mapping[str, Any]]

@@ -42,7 +42,7 @@ def warning_table(warnings: Iterable[StudyWarning]) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What to do about warnings of some codes: `do` in words, `how` as a command or study key."""
+    """The advice for warnings of some codes: `do` in words, `how` as a command or study key."""
 
     do: str
     how: str

@@ -1,4 +1,4 @@
-"""Which store, and how certain: one score for each store and round, and one rule.
+"""The choice of a store and its certainty: one score for each store and round, and one rule.
 
 A store's score in a round is the weighted sum of the logarithms of its figures, greater is better:
 the weighted product of multiple-criteria decisions (Triantaphyllou, *Multi-criteria Decision Making
@@ -138,7 +138,7 @@ def decide(
     criteria: Mapping[str, Criterion],
     conditions: Conditions | None = None,
 ) -> Decision:
-    """Which store to take.
+    """Choose the store to take.
 
     `measures` has a row per trial and criterion: store, deployment and clients (in words), volume
     (a share of all data; nan: all), criterion, round, value (in any unit, the same for all stores;
@@ -219,7 +219,7 @@ def _caps(
 
 
 def _losses(crashes: Mapping[str, tuple[int, int]]) -> str:
-    """How many crashes lost documents, in words; for two stores with p of the difference."""
+    """The number of crashes that lost documents, in words; two stores with p of the difference."""
     known = [(store, k, n) for store, (k, n) in sorted(crashes.items()) if n > 0]
     words = ", ".join(f"{store} in {k} of {n}" for store, k, n in known)
     if len(known) == 2:

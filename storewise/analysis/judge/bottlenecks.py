@@ -110,7 +110,7 @@ class HostUse:
 
     @property
     def who(self) -> str:
-        """What ran on the host: the names of its servers, or how many if there are many."""
+        """The servers on the host: their names, or their number if there are many."""
         many = [f"{len(self.servers)} servers"] if len(self.servers) > MAX_NAMED else []
         return all_of([*(many or sorted(self.servers)), *(["clients"] if self.clients else [])])
 

@@ -1,4 +1,4 @@
-"""How many documents the full corpus has, estimated from what a study loaded.
+"""The number of documents of the full corpus, estimated from those that a study loaded.
 
 The corpus is given by the study (key `corpus`, in bytes of text and in files) or is the list of
 files that the inputs were sampled from; otherwise the inputs are the corpus, and nothing is

@@ -59,7 +59,7 @@ def step_conditions(parts: Iterable[Part], samples: Reduction) -> pd.DataFrame:
 
 
 def _words(slow: Mapping[str, Any]) -> str:
-    """How nodes were slowed, in words; a stored step has the defaults of unused ways, too."""
+    """How nodes were slowed, in words. A stored step has defaults of the other ways, too."""
     known = {"how", *(name for name, how in OWN_FIELDS.items() if how == slow.get("how"))}
     try:
         return Slow.model_validate({k: v for k, v in slow.items() if k in known}).words()

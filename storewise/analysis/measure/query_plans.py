@@ -1,4 +1,4 @@
-"""How stores answered queries: by the store or the client, with which call and query plan.
+"""Query plans: whether the store or the client answered a query, by which call, with which index.
 
 Clients record it; workload `measures` (``mv > ?``) has one record per client, step, query and
 selectivity.

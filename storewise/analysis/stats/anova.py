@@ -49,7 +49,7 @@ Term = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Specification:
-    """What is analysed and how.
+    """The response, the factors and the options of an analysis of variance.
 
     `numeric` factors enter as numbers (a straight line), all others as levels. `log` takes the
     natural logarithm of the response (None, of a study: where all values are positive). `repeats`
@@ -125,7 +125,7 @@ class Variance:
 def analysis_of_variance(table: pd.DataFrame, spec: Specification) -> Variance:
     """The table of variance of the response over the factors, one row of `table` per observation.
 
-    Raises AnalysisError where the rows cannot carry it.
+    Raises AnalysisError if the rows are too few for these factors.
     """
     if spec.robust and (spec.typ == 1 or spec.repeats > 1):
         raise AnalysisError(

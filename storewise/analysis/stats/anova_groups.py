@@ -78,7 +78,7 @@ def groups(frame: pd.DataFrame, by: Sequence[str], spec: Specification) -> Analy
 
 
 def levels_in_words(by: Mapping[str, Any]) -> str:
-    """What a group is called."""
+    """The name of a group."""
     return ", ".join(f"{name}={level(value)}" for name, value in by.items())
 
 
@@ -144,7 +144,7 @@ def _aligned(table: pd.DataFrame, digits: Mapping[str, str]) -> list[str]:
 
 
 def group_warnings(analysed: Sequence[Group]) -> list[str]:
-    """What is doubtful about the tables, each with its remedy; equal doubts of groups are one."""
+    """Doubts about the tables, each with its remedy; the same doubt about several groups is one."""
     doubts: dict[str, list[Group]] = {}
     for group in analysed:
         for doubt in _doubts(group):
@@ -158,7 +158,7 @@ def group_warnings(analysed: Sequence[Group]) -> list[str]:
 
 
 def _doubts(group: Group) -> Iterable[str]:
-    """What is doubtful about one table, but for its residuals."""
+    """Doubts about one table, those about its residuals excepted."""
     spec, variance = group.spec, group.variance
     if group.note:
         yield group.note

@@ -1,4 +1,4 @@
-"""What is used of statsmodels.
+"""The parts of statsmodels that are used.
 
 It imports polars where that is installed: a third of a second, and polars takes SIGINT in a way in
 which Ctrl-C no longer ends what waits. So polars is hidden meanwhile; nothing here needs it.

@@ -1,4 +1,4 @@
-"""Which levels of a factor differ: Tukey's honestly significant difference.
+"""Tukey's honestly significant difference: the levels of a factor that differ.
 
 The means of the levels are those of the model (least-squares means): every cell of the other
 factors counts alike, and numbers stand at their mean. In a balanced design they are the plain

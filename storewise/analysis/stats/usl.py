@@ -45,7 +45,7 @@ def law(level: Any, rate_of_one: Any, sigma: Any, kappa: Any) -> Any:
 
 
 def not_fitted(levels: Sequence[float], rates: Sequence[float]) -> str:
-    """Why the law cannot be fitted to these, or nothing."""
+    """The reason why the law cannot be fitted to these rates; empty if it can."""
     distinct = len(set(levels))
     if distinct < MIN_LEVELS:
         return (

@@ -1,3 +1,3 @@
-"""Which store to take, and why."""
+"""The verdict: the store to take, and the reasons."""
 
 from storewise.analysis.verdict.decision import verdict as verdict

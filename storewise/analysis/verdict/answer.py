@@ -55,7 +55,7 @@ class Answer:
 
     @property
     def sureness(self) -> str:
-        """How certain the answer is, and why: ``sure: fair (phases shorter than 5 s)``."""
+        """The certainty of the answer with its reason: ``sure: fair (phases shorter than 5 s)``."""
         why = f" ({'; '.join(self.reasons[:REASONS])})" if self.reasons else ""
         return f"sure: {self.sure}{why}"
 

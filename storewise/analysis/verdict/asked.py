@@ -90,7 +90,7 @@ def _questions(tables: Tables) -> list[Criterion]:
 
 
 def _load(tables: Tables) -> Criterion:
-    """How long the first load takes."""
+    """The time of the first load."""
     rows = rows_of(tables, "duration")
     rows = rows[rows["phase"].isin(loads(tables.throughput)) & (rows["engine"] != BASELINE)]
     rows = rows[rows["phase"].isin(tables.phases_of(rows)[:1])]

@@ -1,4 +1,4 @@
-"""What stores are judged by: the criteria that a study measured, with the figures of each trial.
+"""The criteria that a study measured, with the figures of each trial.
 
 A criterion takes some rows of `summary`, those at which the stores are alike, and the figures of
 their trials (`of_rows`). Which phase it is measured in follows from the operations that
@@ -223,7 +223,7 @@ def medians(
 
 
 def highest_rates(tables: Tables) -> list[Criterion]:
-    """What searches found, per phase and limit."""
+    """The highest rates that the searches of a rate found, per phase and limit."""
     criteria = []
     found = rows_of(tables, HIGHEST)
     for (phase, limit), rows in found.groupby(["phase", OTHER], sort=False, observed=True):

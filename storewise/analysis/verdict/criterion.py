@@ -1,4 +1,4 @@
-"""What stores are judged by, and how they stand at it."""
+"""A criterion, and the standings of the stores by it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """What was measured about one criterion, and how the choices stand at it.
+    """The measured values of one criterion, and the standings of the stores by it.
 
     `values` (VALUES) come from the table `table`; `about` says of what (phase, level), in words;
     `counts` whether it counts where the study has no weights: not where others say the same.

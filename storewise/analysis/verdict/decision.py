@@ -1,6 +1,6 @@
-"""Which store to take, in words that the figures carry.
+"""The verdict in words, from the tables of a study.
 
-From tables to the verdict, one after the other:
+The steps:
 
 1. `criteria.criteria_of`: the criteria that were measured, with the figures of each trial;
 2. `measures.measures_of`: these as one table, a row per store, setting, criterion and round;

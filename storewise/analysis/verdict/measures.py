@@ -1,4 +1,4 @@
-"""What the decision is made of: the figures of each trial, and how each criterion is judged."""
+"""The input of the decision: the figures of each trial, and the rule of each criterion."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LONG = 5.0
 
 
 def no_stores() -> tuple[str, ...]:
-    """What is measured beside the stores: never recommended."""
+    """Engines that are no stores (the files, the ceiling): never recommended."""
     return (title(BASELINE), title(CEILING))
 
 
@@ -61,7 +61,7 @@ def placed(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 
 
 def measures_of(tables: Tables, criteria: Sequence[Criterion]) -> pd.DataFrame:
-    """What the decision is made of: PLACE, round, value, FINISHED, SOURCE_ROW.
+    """The rows that the decision uses: PLACE, round, value, FINISHED, SOURCE_ROW.
 
     A round is one repeat of one run: what was added to a study later is of another day. Left out
     are repeats that are not whole (`whole_rounds`), stores with trials that failed by their
@@ -93,7 +93,7 @@ def measures_of(tables: Tables, criteria: Sequence[Criterion]) -> pd.DataFrame:
 
 
 def conditions_of(tables: Tables) -> Conditions:
-    """What the scores do not show."""
+    """The conditions of the trials that limit the certainty: other work, crashes, failures."""
     return Conditions(
         other_work=any(one.code == "busy_host" for one in tables.warnings),
         crashes=crashes_of(tables),
@@ -108,7 +108,7 @@ def rules(
     measures: pd.DataFrame,
     weights: Mapping[str, float],
 ) -> dict[str, Rule]:
-    """How each criterion is judged.
+    """The rule of each criterion: its direction, weight and smallest value.
 
     Without `weights` of the study those count that were measured for all stores and tell them apart
     at all, with the weights of `storewise.study.criteria`, which are mostly equal; cost does not if

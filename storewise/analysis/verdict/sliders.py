@@ -1,4 +1,4 @@
-"""What the page needs to judge stores by its reader's own weights: see ``js/scores.js``.
+"""The data with which the page judges stores by its reader's own weights: see ``js/scores.js``.
 
 The page has no distribution functions: it gets the critical values for each number of stores.
 Stores keep the deployments of the verdict. Only rounds count in which all stores were measured;

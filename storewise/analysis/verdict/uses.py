@@ -1,4 +1,4 @@
-"""What stores are used for mostly, each use a set of weights: the same score, other priorities.
+"""Typical uses of a store, each a set of weights: the same score with other priorities.
 
 The weights are judgements, shown beside the answer and movable on the page: the criterion that a
 use is about weighs eight times as much as one that matters beside it.

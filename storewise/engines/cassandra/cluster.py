@@ -1,4 +1,4 @@
-"""How Cassandra's nodes become one cluster: ring, roles, keyspace.
+"""Forming of a Cassandra cluster: ring, roles, keyspace.
 
 Roles: https://cassandra.apache.org/doc/5.0/cassandra/managing/operating/security.html
 """

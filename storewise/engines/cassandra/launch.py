@@ -23,7 +23,7 @@ _FIRST = "first_start"
 
 
 def launch_of(spec: ServerSpec, node: Node, settings: JavaSettings) -> Launch:
-    """How a node is started: data0 makes the session's user before it listens (`bootstrap`)."""
+    """The launch of a node; data0 makes the session's user before it listens (`bootstrap`)."""
     launch = _launch(spec, node, settings)
     if node.topology.nodes > 1:
         launch = replace(launch, stop_seconds=_RING_STOP_SECONDS)

@@ -152,7 +152,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How a server is started and ended. Runs in the foreground, output on stdout or stderr."""
+    """Command line and files of a server, and how it is ended. Runs in the foreground, output on stdout or stderr."""
 
     command: tuple[str, ...]
     files: Mapping[str, str] = field(default_factory=dict)

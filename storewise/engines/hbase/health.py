@@ -63,8 +63,8 @@ def not_ready_reason(endpoint: Endpoint) -> str | None:
 
 
 def unreachable(servers: Iterable[Endpoint]) -> str:
-    """Those of the servers that do not answer, as an addition to an error: gateways do not always
-    say it."""
+    """The servers that do not answer, to be added to an error: a gateway does not always
+    name them."""
     problems = []
     for endpoint in servers:
         try:

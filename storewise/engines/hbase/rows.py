@@ -37,7 +37,7 @@ _READERS: Mapping[FieldType, Callable[[bytes], Any]] = {
 
 
 class RowFormat:
-    """How documents of one kind become rows."""
+    """Conversion of the documents of one kind to rows."""
 
     def __init__(self, table: Table) -> None:
         self.table = table

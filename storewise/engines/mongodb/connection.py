@@ -1,4 +1,4 @@
-"""How a process connects to a MongoDB cluster: options of MongoClient, its pool, its errors.
+"""Connections to a MongoDB cluster: options of MongoClient, its pool, its errors.
 
 Retries and the choice of a server are the driver's
 (https://pymongo.readthedocs.io/en/stable/api/pymongo/mongo_client.html).

@@ -50,7 +50,7 @@ def shard_collections(mongo: Connection, kinds: tuple[Kind, ...], settings: Mong
 
 
 class ShardMap:
-    """Which node holds an id of a collection that is sharded on ``_id``.
+    """The node of each id of a collection that is sharded on ``_id``.
 
     Known from ``config.chunks``, by which mongos routes, too
     (https://www.mongodb.com/docs/manual/reference/config-database/). The node is the shard's first

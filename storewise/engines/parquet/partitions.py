@@ -32,7 +32,7 @@ def ranges_of(store: Store) -> list[Partition]:
 
 
 class PartitionRouter(Router):
-    """Which partitions to ask for an id; `ranges` are those of each store."""
+    """The partitions to read for an id; `ranges` are those of each store."""
 
     def __init__(self, ranges: Sequence[Sequence[Partition]], placement: Placement | None) -> None:
         super().__init__(len(ranges), placement)

@@ -145,8 +145,8 @@ class Store:
         shutil.rmtree(self.storage.root / LOAD, ignore_errors=True)
 
     def paths(self, kind: Kind, partitions: Collection[int] | None = None) -> list[str]:
-        """Where the data files of a kind are, of all partitions or of some, as Arrow's file systems
-        name them."""
+        """The paths of the data files of a kind, of all partitions or of some, for Arrow's file
+        systems."""
         return [
             self.storage.path(file.name)
             for file in self._files

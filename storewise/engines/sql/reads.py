@@ -64,7 +64,7 @@ State = TypeVar("State", bound=SqlState)
 
 
 class _Point(NamedTuple):
-    """How a document of a kind is read by its id."""
+    """The statement and decoder that read a document of a kind by its id."""
 
     sql: list[str]
     """One statement for each store."""

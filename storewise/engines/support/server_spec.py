@@ -55,7 +55,7 @@ class _Part(BaseModel):
 
 
 class VersionSpec(_Part):
-    """How to read a server's version, and which versions are supported."""
+    """The command that prints a server's version, and the supported versions."""
 
     command: tuple[str, ...]
     """A program, as `ServerSpec.programs` calls it, and its arguments."""
@@ -67,7 +67,7 @@ class VersionSpec(_Part):
 
 
 class JarSpec(_Part):
-    """How to read the version of a server in Java, and which versions are supported."""
+    """The jar that tells the version of a server in Java, and the supported versions."""
 
     pattern: str
     """Regular expression for the name of a jar, whose first group is the version."""
@@ -102,7 +102,7 @@ class PortSpec(_Part):
 
 
 class RoleSpec(_Part):
-    """How a server of one role is started and stopped (see `Launch`). Commands and the environment
+    """Start and stop of a server of one role (see `Launch`). Commands and the environment
     are templates, too."""
 
     command: tuple[str, ...]
@@ -247,7 +247,7 @@ class ServerSpec(_Part):
         raise EngineError(f"{self.title}: no such jars {missing}")
 
     def launch(self, node: Node, settings: ServerSettings, **more: Any) -> Launch:
-        """How to start a node; `more` adds variables for the templates. Has no side effects.
+        """The launch of a node; `more` adds variables for the templates. Has no side effects.
         EngineError if an optional program is needed and missing."""
         role = self.roles[node.spec.role]
         product = node.installation.version.partition(" ")[0]

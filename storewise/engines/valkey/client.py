@@ -1,4 +1,4 @@
-"""What one process does with a server of Valkey, or with a cluster of several.
+"""Client of one Valkey server, or of a cluster of several.
 
 A document is a hash under the key ``TABLE:ID``, with a field for each of its own that is not null.
 Of each table a sorted set, called as the table, has the ids in the order of their bytes. YCSB's
@@ -39,7 +39,7 @@ _READERS: Mapping[FieldType, Callable[[bytes], Any] | None] = {
 
 
 class KeyLayout:
-    """How the documents of a kind are kept, and under which keys on each server."""
+    """The keys of the documents of a kind on each server, and the form of their values."""
 
     def __init__(self, kind: Kind, tags: Sequence[bytes], *, study_fields: bool) -> None:
         self.table = make_table(kind, study_fields=study_fields)

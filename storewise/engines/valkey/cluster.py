@@ -1,4 +1,4 @@
-"""How several servers become one cluster, and which of them holds a document.
+"""Forming of a cluster of servers, and the server of each document.
 
 A cluster has 16,384 hash slots, each on one server. A key's slot is the CRC-16 of the key, or of
 the text in braces in it. Commands of several keys, and transactions, must have all keys in one

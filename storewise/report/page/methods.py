@@ -17,7 +17,7 @@ _REFERENCES = (
 
 
 def methods(tables: Tables, conditions: Mapping[str, Sequence[str]]) -> str:
-    """How it was measured and judged, as a paragraph for a paper."""
+    """The methods of measurement and judgement, as a paragraph for a paper."""
     known = {term: "; ".join(values) for term, values in conditions.items()}
     inputs = tables.results.inputs
     hits = f" ({inputs.kinds['align']:,} hits)" if inputs and "align" in inputs.kinds else ""

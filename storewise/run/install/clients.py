@@ -179,7 +179,7 @@ def _last_line(log: Path) -> str:
 
 
 def _reason(log: Path) -> str:
-    """Why a client failed: the first error in its output, else the last line."""
+    """The reason why a client failed: the first error in its output, else the last line."""
     lines = _lines(log)
     errors = [line for line in lines if re.match(r"\[?(ERROR|FATAL)\b", line)]
     reason = (errors or lines[-1:] or ["it said nothing"])[0][:_MAX_ERROR]

@@ -1,4 +1,4 @@
-"""What `storewise install` can fetch, and from where: the file ``install.yaml`` of each store."""
+"""Downloads of `storewise install`: the file ``install.yaml`` of each store."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ def listing(prefix: Path) -> Iterator[str]:
 
 
 def use(recipes: Iterable[Recipe], elsewhere: Path | None) -> Iterator[str]:
-    """What a user has yet to do: say where the stores are that are not in the usual place, mend
-    what does not run yet, and know of a setting that goes before."""
+    """Advice after an installation: variables for stores in unusual places, stores that do not run
+    yet, settings that take precedence."""
     for recipe in recipes:
         place = own_store(recipe.store) if elsewhere is None else elsewhere / recipe.store
         if elsewhere is not None:

@@ -1,5 +1,5 @@
-"""How a process ended, in words for the user: by itself, or by which signal and whose, and what a
-server printed of the reason."""
+"""The end of a process, in words for the user: by itself, or by which signal and whose, and the
+reason that a server printed."""
 
 from __future__ import annotations
 

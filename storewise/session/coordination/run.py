@@ -137,7 +137,7 @@ class Run:
                 self.renew()
 
     def lost(self) -> str | None:
-        """What to tell where somebody removed the results below this run; None where nobody did."""
+        """The error if somebody removed the results during this run; None if nobody did."""
         started = self._thread is not None and not self._stopping.is_set()
         if not started or (self.results / LEASES / self.id).exists():
             return None

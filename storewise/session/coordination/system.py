@@ -1,4 +1,4 @@
-"""What coordination asks of the host that it runs on: its name, its clocks, its processes.
+"""The host of a job: its name, its clocks, its processes.
 
 All of it stands in one small object, so that tests can hand in hosts whose clocks differ and whose
 processes are made.
@@ -16,7 +16,7 @@ import psutil
 
 
 class System:
-    """What session jobs ask of their host: name, clocks, process ids, signals."""
+    """Name, clocks, process ids and signals of the host of a job."""
 
     def host(self) -> str:
         return socket.gethostname()

@@ -47,7 +47,7 @@ class Ended(Aborted):
 
 @dataclass(frozen=True, slots=True)
 class TrialJob:
-    """What a job may use: `check` raises Aborted when the trial is to end."""
+    """The context of a trial's job: `check` raises Aborted when the trial is to end."""
 
     check: Callable[[], None]
     log: logging.Logger
@@ -89,7 +89,7 @@ def progress_to(log: logging.Logger) -> Callable[[int, int, int, int], None]:
 
 @contextmanager
 def plain_job(log_path: Path | str) -> Iterator[logging.Logger]:
-    """A job outside of trials: an expected error is one message and exit status 1."""
+    """Run a job outside of trials: an expected error is one message and exit status 1."""
     log = job_log(log_path)
     try:
         yield log
@@ -124,8 +124,8 @@ def _reason(name: str, error: BaseException, log: str) -> Abort:
 
 @contextmanager
 def _private_temporaries(live: Path) -> Iterator[None]:
-    """What this process and its clients keep in temporary files goes where no other user can look
-    or be first with a name, and where it goes with the session, whoever is killed."""
+    """Put temporary files of this process and its clients into the live directory: no other user can
+    read it, and it is removed with the session, whoever is killed."""
     directory = live.absolute() / TEMPORARY
     directory.mkdir(mode=0o700, exist_ok=True)
     before, tempfile.tempdir = tempfile.tempdir, str(directory)

@@ -176,7 +176,7 @@ class Orders:
 
 
 def answers_to(live: Path, order: NodeOrder) -> dict[str, Answer]:
-    """What the nodes have said to an order, by node.
+    """The answers to an order, by node.
 
     The directory is listed anew each time, which makes an NFS client ask its server.
     """

@@ -1,4 +1,4 @@
-"""Slowing a node from its own job: start the slower, see that it slows, end and remove it."""
+"""Slowing a node from its own job: start a process that slows it, await its effect, end it."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def run_form(
         return nodes
 
     def endpoints(role: str) -> tuple[Endpoint, ...]:
-        """Where the servers of a role answer; a router of worker hosts is started here, for as long
+        """The endpoints of the servers of a role; a router of worker hosts is started here, for as long
         as the forming takes."""
         of_role = [spec for spec in specs if spec.role == role]
         if not of_role:

@@ -105,7 +105,7 @@ class Served:
 def phase_cluster(
     trial: Trial, logs: Path, job: TrialJob, *, phase: str, worker: int, workers: int
 ) -> Iterator[Served]:
-    """What one worker of a phase connects to, with the servers of its host started.
+    """The cluster for one worker of a phase, with the servers of its host started.
 
     The trial is aborted with an error before these servers end because of it: the other workers
     of the host would lose their connections and be the first to complain.

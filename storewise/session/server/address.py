@@ -1,4 +1,4 @@
-"""Where a server listens: the address of an interface, and a free port."""
+"""Address and port of a server: those of an interface, and a free port."""
 
 from __future__ import annotations
 

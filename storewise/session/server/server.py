@@ -215,7 +215,7 @@ class Server:
     def join(
         self, endpoints: Callable[[str], tuple[Endpoint, ...]], check: Callable[[], None]
     ) -> None:
-        """Do `ServerEngine.join`; EngineError where the server ends meanwhile."""
+        """Call `ServerEngine.join`; EngineError if the server ends meanwhile."""
         node, watch = self.node, partial(self._watch, check)
 
         def run(command: Sequence[str], seconds: float) -> str:
@@ -257,7 +257,7 @@ class Server:
             raise EngineError(text)
 
     def _explained(self, what: str) -> str:
-        """What happened to a program of this node, with what its log says of the reason."""
+        """An event of a program of this node, with the reason from its log."""
         node = self.node
         if line := disk_full_line(self.log):
             return (

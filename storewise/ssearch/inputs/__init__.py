@@ -1,1 +1,1 @@
-"""Which files there are, what each holds, and how jobs share them."""
+"""Input files: list, manifest of their content, and shards of jobs."""

@@ -1,4 +1,4 @@
-"""Which files a study names: directories, globs, lists and single files."""
+"""The files that a study names: directories, globs, lists and single files."""
 
 # A million paths are strings here; a Path object for each would cost several times as much.
 # ruff: noqa: PTH110, PTH112, PTH116, PTH118, PTH123
@@ -144,7 +144,7 @@ def _walk(top: str) -> Iterator[str]:
 
 
 def _matching(pattern: str, *, directories: bool = False) -> Iterator[str]:
-    """What a glob finds (of a last ``**`` the `directories` alone): as `glob.iglob`, which however
+    """The paths of a glob (of a last ``**`` the `directories` alone): as `glob.iglob`, which however
     leaves out what it may not read, and goes round in loops of links."""
     head, _, name = pattern.rpartition("/")
     head = head or ("/" if pattern.startswith("/") else "")

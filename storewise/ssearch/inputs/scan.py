@@ -1,4 +1,4 @@
-"""What each input file holds: digest, counts and whether it is complete, many files in parallel.
+"""Digest, counts and completeness of each input file, many files in parallel.
 
 Each file is read once, with every check that the load makes, so that a bad file is found before
 anything is loaded.

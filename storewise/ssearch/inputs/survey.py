@@ -20,7 +20,7 @@ SECONDS = 10.0
 
 @dataclass(slots=True)
 class Survey:
-    """What was found. `bytes` are those on disk of all files; `documents` those of the `read` files
+    """Counts of a survey. `bytes` are those on disk of all files; `documents` those of the `read` files
     that were read to their end; `incomplete` has a reason for each file that is no whole output."""
 
     files: int = 0

@@ -1,4 +1,4 @@
-"""What the reader gives (batches of documents, counts) and what it keeps of a query."""
+"""Results of the reader (batches of documents, counts), and its state of a query."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ class Columns:
         return (self.integers, self.floats, self.frame, self.opens, *self.has, *texts)
 
     def grow(self) -> None:
-        """More room for the text that is likely to have run out of it."""
+        """Enlarge the text buffer that is most probably full."""
         text = min(self.texts, key=lambda text: text.free(self.rows))
         text.room(self.rows, 2 * len(text.data))
 

@@ -120,7 +120,7 @@ class Alignment:
 
 
 class Layout(NamedTuple):
-    """What may differ between the alignments of two programs or versions, line by line.
+    """The format of alignments by one program and version, line by line.
 
     `keys` are (key as printed, role or None); `query` and `library` the sq/al key lines of the two
     sequences, `sq_type` with its value; `consensus` and `codes` say what follows them.
@@ -311,7 +311,7 @@ def read_hit(line: bytes) -> Hit:
 
 
 def translated_side(program: str) -> str | None:
-    """Which sequence a program translates: its coordinates count nucleotides, its letters not."""
+    """The sequence that a program translates: its coordinates count nucleotides, its letters do not."""
     if program.startswith(("TFASTX", "TFASTY", "TFASTA")):
         return "library"
     if program.startswith(("FASTX", "FASTY")):

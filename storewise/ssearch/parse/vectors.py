@@ -148,7 +148,7 @@ class _Lines:
         return self.words(places, 1)[..., 0]
 
     def begin(self, places: Integers, text: bytes) -> Flags:
-        """Which of the places begin with `text`, of at most eight bytes."""
+        """A mask of the places that begin with `text`, of at most eight bytes."""
         mask = np.uint64((1 << 8 * len(text)) - 1)
         return cast(Flags, self.word(places) & mask == int.from_bytes(text, "little"))
 

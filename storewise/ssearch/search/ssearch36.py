@@ -50,7 +50,7 @@ _INSTALL = "install the FASTA package (Debian: apt install fasta3; conda: biocon
 
 @dataclass(frozen=True, slots=True)
 class SearchRecord:
-    """How an output was made; kept as JSON beside it (`record_path`)."""
+    """The search that made an output; kept as JSON beside it (`record_path`)."""
 
     program: str
     version: str
@@ -235,7 +235,7 @@ def _run(
 
 
 class _CopiedOutput:
-    """What a program writes, copied into a file while it is read; `head` and `tail` stay."""
+    """The output of a program, copied into a file while it is read; `head` and `tail` stay."""
 
     def __init__(self, descriptor: int, copy: IO[bytes]) -> None:
         self.head = b""

@@ -29,7 +29,7 @@ _BATCH = 500
 
 
 class Way(NamedTuple):
-    """Who answers a question, and by which verb."""
+    """The side that answers a question (store or client), and the verb."""
 
     answered_by: Literal["store", "client"]
     by: By
@@ -53,7 +53,7 @@ class Answer:
 
 
 def way_of(name: Name, flags: Flags) -> Way:
-    """Who answers a question on an engine with these flags.
+    """The way to answer a question on an engine with these flags.
 
     An engine that reads the files again always answers in the client's processes."""
     natives: dict[Name, Native] = {"top_genes": "aggregate", "bits_histogram": "histogram"}

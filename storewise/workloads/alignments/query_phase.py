@@ -154,7 +154,7 @@ def questions(client: Client, context: ClientContext) -> Iterator[Operation]:
 
 
 def note_of(question: Question, client: Client, context: ClientContext) -> dict[str, Any]:
-    """Who answers a question, and whether the store's plan uses an index for it."""
+    """A note: the store or the client answers, and whether the store's plan uses an index."""
     flags = context.engine.flags
     way = way_of(question.name, flags)
     note: dict[str, Any] = {

@@ -45,6 +45,6 @@ def make_keys(numbers: Numbers, *, hashed: bool, padding: int = 1) -> list[bytes
 
 
 def of_store(keys: list[bytes], shard: int, stores: int) -> NDArray[np.bool_]:
-    """Which of these keys the store `shard` of so many holds, by `hash_placement`."""
+    """Those of the keys that the store number `shard` of `stores` holds, by `hash_placement`."""
     sums = np.fromiter(map(crc32, keys), dtype=np.int64, count=len(keys))
     return np.asarray(sums % stores == shard)

@@ -65,7 +65,7 @@ class Values:
         return None
 
     def texts(self, count: int) -> list[str]:
-        """So many new values."""
+        """New values, `count` of them."""
         length = self._lengths.high
         places: Sequence[int] = range(0, (count + 1) * length, length)
         if self._lengths.low < length:
