@@ -223,7 +223,7 @@ class _Inputs:
 
 
 def _result_or_error(convert_one: Callable[[str], T], name: str) -> T | str:
-    """Convert one input; of a bad one return the error, for the other inputs are still converted."""
+    """Convert one input; return the error of a bad one: the others are still converted."""
     try:
         return convert_one(name)
     except StorewiseError as error:

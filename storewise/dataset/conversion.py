@@ -44,8 +44,8 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of a conversion. `update` adds inputs to those of an existing data set. `quarantine` leaves
-    bad inputs out; else a bad input ends the conversion.
+    """Options of a conversion. `update` adds inputs to those of an existing data set. `quarantine`
+    leaves bad inputs out; else a bad input ends the conversion.
 
     `share` names this writer if several write one data set at the same time: a prefix of the names
     of its files.

@@ -158,7 +158,7 @@ def write_files(
 
 
 def _row_groups(sources: Sequence[Source], settings: Settings) -> Iterator[Any]:
-    """Yield tables of one row group each: the rows of all sources in the order of their segments."""
+    """Yield a table for each row group: the rows of all sources in the order of their segments."""
     segments = pa.concat_tables(
         source.segments.append_column("source", pa.array(np.full(len(source.segments), number)))
         for number, source in enumerate(sources)

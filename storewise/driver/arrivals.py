@@ -50,7 +50,7 @@ def _poisson(interval: float, generator: np.random.Generator) -> Iterator[int]:
 
 @dataclass(slots=True)
 class Pace:
-    """Delays of an open loop behind its rate; of several clients the sums, and the longest times."""
+    """Delays of an open loop behind its rate; sums and longest times of several clients."""
 
     intended: int = 0
     """Operations with an intended start within the step."""

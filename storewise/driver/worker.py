@@ -89,7 +89,7 @@ class _Worker:
         self.write()
 
     def prepare(self) -> None:
-        """Make the stores, run the canary and read the earlier phases' notes, before clients start."""
+        """Make the stores, run the canary and read the notes of earlier phases."""
         job, trial = self.job, self.job.trial
         if not 0 <= job.worker < trial.workers:
             raise ConfigError(f"worker {job.worker}: the trial has workers 0..{trial.workers - 1}")

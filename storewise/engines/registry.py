@@ -43,7 +43,7 @@ BASELINE = "files"
 
 @cache
 def _outside() -> dict[str, str]:
-    """The engines of other packages, looked up (0.1 s) only for names that are not in this table."""
+    """The engines of other packages, looked up (0.1 s) only for names not in this table."""
     return {one.name: one.value for one in entry_points(group=GROUP)}
 
 

@@ -128,7 +128,8 @@ def explained(where: Place | str) -> Iterator[None]:
 
 
 def error_of(where: Place | str, error: Exception) -> ObjectError:
-    """The message for an error of boto3: its meaning, and what to do. Never any header or key of the request."""
+    """The message for an error of boto3: its meaning, and what to do; no header or key of the
+    request."""
     if isinstance(error, S3UploadFailedError) and isinstance(error.__context__, ClientError):
         error = error.__context__
     if isinstance(error, ClientError):

@@ -322,7 +322,7 @@ class Workload(ABC):
         return dict(params)
 
     def clash(self, load: Any, params: Any) -> str | None:
-        """The contradiction of a later phase's parameters to those of the load; None without one."""
+        """A contradiction of a later phase's parameters to those of the load, or None."""
         return None
 
     @abstractmethod

@@ -124,8 +124,8 @@ def _reason(name: str, error: BaseException, log: str) -> Abort:
 
 @contextmanager
 def _private_temporaries(live: Path) -> Iterator[None]:
-    """Put temporary files of this process and its clients into the live directory: no other user can
-    read it, and it is removed with the session, whoever is killed."""
+    """Put temporary files of this process and its clients into the live directory: no other user
+    can read it, and it is removed with the session, whoever is killed."""
     directory = live.absolute() / TEMPORARY
     directory.mkdir(mode=0o700, exist_ok=True)
     before, tempfile.tempdir = tempfile.tempdir, str(directory)

@@ -53,8 +53,8 @@ def run_form(
         return nodes
 
     def endpoints(role: str) -> tuple[Endpoint, ...]:
-        """The endpoints of the servers of a role; a router of worker hosts is started here, for as long
-        as the forming takes."""
+        """The endpoints of the servers of a role; a router of worker hosts is started here, for as
+        long as the forming takes."""
         of_role = [spec for spec in specs if spec.role == role]
         if not of_role:
             raise EngineError(f"{engine.title} has no role {role!r} in this cluster")

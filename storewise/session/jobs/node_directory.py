@@ -14,8 +14,8 @@ from storewise.session.coordination.private import make_owned
 
 
 def directory_of(node: str, scratch: str, kept: Path | None, live: Path, session: Session) -> Path:
-    """The data directory of a node: below `scratch`, else in `kept` (the study keeps it), else below
-    the session's `live` directory. ConfigError for a scratch that names no place."""
+    """The data directory of a node: below `scratch`, else in `kept` (the study keeps it), else
+    below the session's `live` directory. ConfigError for a scratch that names no place."""
     path = os.path.expanduser(os.path.expandvars(scratch).strip())  # noqa: PTH111
     if "$" in path:
         raise ConfigError(

@@ -144,8 +144,8 @@ def _walk(top: str) -> Iterator[str]:
 
 
 def _matching(pattern: str, *, directories: bool = False) -> Iterator[str]:
-    """The paths of a glob (of a last ``**`` the `directories` alone): as `glob.iglob`, which however
-    leaves out what it may not read, and goes round in loops of links."""
+    """The paths of a glob (of a last ``**`` the `directories` alone): as `glob.iglob`, which
+    however leaves out what it may not read, and goes round in loops of links."""
     head, _, name = pattern.rpartition("/")
     head = head or ("/" if pattern.startswith("/") else "")
     if not glob.has_magic(head):

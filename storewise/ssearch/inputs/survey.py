@@ -20,8 +20,8 @@ SECONDS = 10.0
 
 @dataclass(slots=True)
 class Survey:
-    """Counts of a survey. `bytes` are those on disk of all files; `documents` those of the `read` files
-    that were read to their end; `incomplete` has a reason for each file that is no whole output."""
+    """Counts of a survey. `bytes` are those on disk of all files; `documents` those of the `read`
+    files that were read to their end; `incomplete` has a reason for each file that is no whole output."""
 
     files: int = 0
     bytes: int = 0

@@ -241,7 +241,7 @@ class DocumentReader:
                 lines.next()
 
     def _frame_text(self, lines: Lines, line: bytes, query: Query | None) -> None:
-        """Handle a line that begins no part of an output: text is passed over, all else is an error."""
+        """Handle a line that begins no part of an output: pass over text, refuse all else."""
         frame = self._frame
         # The histogram's last row starts with `>120`.
         frame.other_line()
