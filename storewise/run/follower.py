@@ -92,7 +92,7 @@ class Follower:
             return None  # nothing has run here yet, or a file has gone while it was read
 
     def _opened(self, name: str) -> int:
-        """Unix time when a measured trial was opened. It tells the trial from an earlier one, although
+        """Unix time when a measured trial was opened: tells the trial from an earlier one, though
         a copy or Snakemake gives its files other times."""
         at, seconds = self._seen.durations[name]
         return round(at - (seconds or 0.0))

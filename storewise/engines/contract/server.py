@@ -152,8 +152,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Command line and files of a server, and the way to end it. It runs in the foreground, with its
-    output on stdout or stderr."""
+    """Command line and files of a server, and the way to end it. It runs in the foreground and
+    prints to stdout or stderr."""
 
     command: tuple[str, ...]
     files: Mapping[str, str] = field(default_factory=dict)

@@ -34,7 +34,7 @@ _STEP_SECONDS = 180.0
 
 
 def as_system(endpoint: Endpoint, credentials: Credentials, seconds: float = 30.0) -> Connection:
-    """A client of one mongod, signed in as the internal user, in at most `seconds`. Its caller closes it.
+    """A client of one mongod, signed in as the internal user within `seconds`. To be closed.
 
     Routers have no internal user: mongos refuses the database that it signs in to.
     """

@@ -21,7 +21,7 @@ SECONDS = 10.0
 @dataclass(slots=True)
 class Survey:
     """Counts of a survey. `bytes` are those on disk of all files; `documents` those of the `read`
-    files that were read to their end; `incomplete` has a reason for each file that is no whole output."""
+    files that were read to their end; `incomplete` has a reason for each file that is not whole."""
 
     files: int = 0
     bytes: int = 0

@@ -311,7 +311,7 @@ def read_hit(line: bytes) -> Hit:
 
 
 def translated_side(program: str) -> str | None:
-    """The sequence that a program translates: its coordinates are of nucleotides, its letters not."""
+    """The sequence that a program translates: its coordinates count nucleotides only."""
     if program.startswith(("TFASTX", "TFASTY", "TFASTA")):
         return "library"
     if program.startswith(("FASTX", "FASTY")):
