@@ -22,9 +22,9 @@ from storewise.driver.worker_job import Step, WorkerJob, steps_of, versions
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import ConfigError, StorewiseError
 from storewise.metrics.canary import run_canary
-from storewise.metrics.census import Census
 from storewise.metrics.hdr import write_log
 from storewise.metrics.host import file_system, is_network
+from storewise.metrics.inodes import count_inodes
 from storewise.metrics.sampler import Sampler, Watched, elect
 from storewise.metrics.schema import Sample
 from storewise.session.coordination.barrier import Barrier
@@ -72,18 +72,13 @@ class _Worker:
         threads = max(s.clients.most(trial.workers, trial.processes) for s in self.steps)
         with ExitStack() as stack:
             self.pool = stack.enter_context(closing(Pool(self.job, threads, self.check, self.log)))
-            # Its thread comes after the fork of the clients, which wait for their first step.
-            census = self.start_census()
-            if census is not None:
-                stack.enter_context(closing(census))
             self.faults = StepFaults(self.job, self.meet, self.pool.check, self.log)
             self.run_steps()
             self.pool.send(Message.END)
             self.pool.gather()
             self.pool.join()
-            if census is not None:
-                # What clients have beside their stores while they work has gone.
-                self.take_census(census)
+            # The files that clients have beside their stores while they work have gone.
+            self.count_files()
         if self.spec.loads and self.job.worker == 0:
             (self.job.live / LOADED).touch()
         self.write()
@@ -239,21 +234,16 @@ class _Worker:
             host=self.samples_host,
         )
 
-    def start_census(self) -> Census | None:
-        """The census of this worker's embedded stores; None for servers, whose nodes take it."""
+    def count_files(self) -> None:
+        """Count files and directories of embedded stores after the load (nodes count those of
+        servers); nothing where some lie on S3."""
         job, store = self.job, self.job.store
         if not (self.spec.loads and self.embedded and self.engine.flags.stores) or store is None:
-            return None
-        directories = self.engine.directories(job.trial.settings, store)
-        return None if directories is None else Census(directories, self.log)
-
-    def take_census(self, census: Census) -> None:
-        """Files and directories after the load; nothing where some lie on S3."""
-        kept = inputs_kept(self.job)
-        if kept is not None:
-            samples = census.take(self.job.phase, kept)
-            self.samples += [s._replace(worker=self.job.worker) for s in samples]
-            self.warnings += [f"{self.job.phase}: {text}" for text in census.warnings]
+            return
+        directories, kept = self.engine.directories(job.trial.settings, store), inputs_kept(job)
+        if directories is not None and kept is not None:
+            samples = (count_inodes(directories) + kept).samples(job.phase)
+            self.samples += [s._replace(worker=job.worker) for s in samples]
 
     def write(self) -> None:
         job = self.job

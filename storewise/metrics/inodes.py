@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from storewise.metrics.schema import Sample
+
 
 @dataclass(frozen=True, slots=True)
 class Inodes:
@@ -26,6 +28,11 @@ class Inodes:
 
     def __add__(self, other: Inodes) -> Inodes:
         return Inodes(self.files + other.files, self.directories + other.directories)
+
+    def samples(self, phase: str) -> list[Sample]:
+        """Rows of a result part."""
+        numbers = {"store_files": self.files, "store_inodes": self.all}
+        return [Sample(phase, name, number, "1") for name, number in numbers.items()]
 
 
 def count_inodes(roots: Iterable[Path]) -> Inodes:

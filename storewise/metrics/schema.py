@@ -114,11 +114,6 @@ METRICS: Mapping[str, str] = {
     # of a store after its load, per loading worker and per node (phase "session")
     "store_files": "1",
     "store_inodes": "1",  # files and directories
-    # of its directories until then: at least so many
-    "files_created": "1",
-    "files_renamed": "1",
-    "files_removed": "1",
-    "directories_made": "1",
     # before the load, per host
     "canary_cpu": "1/s",
     "canary_disk_write": "B/s",

@@ -99,7 +99,7 @@ TABLES = (
         "Storage after the load: what the data take, and of servers their whole directories",
         (
             *("store_bytes", "bytes_per_document", "share_of_input", "share_of_raw_input"),
-            *("node_bytes", "node_bytes_per_document", "files", "inodes", "metadata_operations"),
+            *("node_bytes", "node_bytes_per_document", "files", "inodes"),
         ),
         (SETTING,),
         lambda _, tables: tables.storage_summary,

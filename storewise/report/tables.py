@@ -73,7 +73,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     ),
     "count": (
         *("operations", "errors", "lost_documents", "found", "files", "inodes"),
-        *("metadata_operations", "expected", "counted", "checked", "lost", "wrong"),
+        *("expected", "counted", "checked", "lost", "wrong"),
     ),
     "p": ("p", "p_adj"),
 }
@@ -83,7 +83,6 @@ _HEADS = {
     "mean": "mean, 95 % interval",
     "operations_per_s": "operations/s, 95 % interval",
     "inodes": "files and directories",
-    "metadata_operations": "metadata operations, at least",
     "client_cpu": "busiest client, cores",
     "client_rss": "memory of clients",
     "router_cpu": "routers, cores",

@@ -23,11 +23,8 @@ HOST_METRICS = (
     *("disk_read", "disk_write", "disk_busy", "network_received", "network_sent"),
     *("memory_used", "swap_in", "swap_out", "loopback"),
 )
-#: Files after a load, and the metadata operations that made them.
-INODE_METRICS = (
-    *("store_files", "store_inodes"),
-    *("files_created", "files_renamed", "files_removed", "directories_made"),
-)
+#: Files after a load.
+INODE_METRICS = ("store_files", "store_inodes")
 
 
 class Reduction:

@@ -8,8 +8,7 @@ by the former; ``holds_from`` is the number of documents from which on the overh
 tenth of the directories, if it stays constant.
 
 ``inodes`` counts files and directories at the end of the load, over all workers or servers of a
-trial, as a quota does. ``metadata_operations`` is a lower bound of the files created, renamed and
-removed and the directories made until then.
+trial, as a quota does.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ COLUMNS = [*STEP, "measure", "value", "unit"]
 _OVERHEAD_SHARE = 0.1
 #: Metric of files after the load -> its measure, summed over workers or servers.
 _INODES = {"store_files": "files", "store_inodes": "inodes"}
-_OPERATIONS = ("files_created", "files_renamed", "files_removed", "directories_made")
 
 
 def storage(
@@ -47,7 +45,7 @@ def storage(
     if inputs is not None and inputs.bytes:
         values["share_of_input"] = (size / inputs.bytes).mask(loads["trial"].isin(list(partial)))
     files = samples.table("FROM inodes").pivot_table("value", STEP, "metric", aggfunc="sum")
-    files = files.reindex(columns=[*_INODES, *_OPERATIONS])
+    files = files.reindex(columns=[*_INODES])
     return _long(loads[STEP].assign(**values).merge(files, on=STEP, how="left"))
 
 
@@ -72,13 +70,12 @@ def node_storage(
     table["node_bytes_per_document"] = whole * each / size
     table["holds_from"] = (1 - _OVERHEAD_SHARE) / _OVERHEAD_SHARE * rest / (times * each)
     long = _long(table.drop(columns=list(wide)))
-    return long[(long["value"] > 0) | (long["measure"] == "metadata_operations")]
+    return long[long["value"] > 0]
 
 
 def _long(table: pd.DataFrame) -> pd.DataFrame:
     """A wide table (STEP and measures) as rows with COLUMNS."""
-    made = table[list(_OPERATIONS)].sum(axis=1, skipna=False)
-    table = table.rename(columns=_INODES).assign(metadata_operations=made)
+    table = table.rename(columns=_INODES)
     measures = [name for name in SIZES if name in table]
     table = table.melt(STEP, measures, "measure").dropna(subset="value")
     return table.assign(unit=table["measure"].map(SIZES))[COLUMNS]

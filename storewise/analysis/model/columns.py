@@ -41,7 +41,6 @@ SIZES = {
     "holds_from": "1",
     "files": "1",
     "inodes": "1",
-    "metadata_operations": "1",
 }
 #: Hosts of a phase; cost of a million documents or operations in host hours and in money; hours to
 #: load the full corpus, its size on disk, and the price of that per year.

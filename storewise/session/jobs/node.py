@@ -15,8 +15,8 @@ from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Installation, NodeSpec, ServerEngine
 from storewise.errors import ConfigError, EngineError, StorewiseError
 from storewise.metrics.canary import run_canary
-from storewise.metrics.census import Census
 from storewise.metrics.host import host_name, tree_bytes
+from storewise.metrics.inodes import count_inodes
 from storewise.metrics.sampler import Sampler, Watched, elect
 from storewise.metrics.schema import Sample
 from storewise.processes import undisturbed
@@ -119,7 +119,7 @@ class _Node:
             self.seconds = job.runtime_minutes * 60 - reserve_of(job.runtime_minutes * 60)
         self.samples: list[Sample] = []
         self.warnings: list[str] = []
-        self.census: Census | None = None
+        self.directories: Sequence[Path] | None = None
         """Until the load has ended."""
 
     def check(self) -> None:
@@ -279,15 +279,8 @@ class _Node:
             self.samples += [s._replace(worker=None, node=self.job.node) for s in taken]
 
         stack.callback(stop)
-        directories = self.engine.directories(self.trial.settings, directory)
-        if directories is not None:
-            self.census = Census(directories, self.log)
-            stack.callback(self._close_census)
+        self.directories = self.engine.directories(self.trial.settings, directory)
         return sampler
-
-    def _close_census(self) -> None:
-        if self.census is not None:
-            self.census.close()
 
     def _end_faults(self, faults: FaultExecutor) -> None:
         if left := faults.end():
@@ -328,11 +321,10 @@ class _Node:
 
     def _count_files(self) -> None:
         """Files and directories when the load has ended, once."""
-        census, self.census = self.census, None
-        if census is not None:
-            taken = census.take(PHASE)
+        directories, self.directories = self.directories, None
+        if directories is not None:
+            taken = count_inodes(directories).samples(PHASE)
             self.samples += [s._replace(node=self.job.node) for s in taken]
-            self.warnings += [f"{self.job.node}: {text}" for text in census.warnings]
 
     def _outlived(self) -> list[str]:
         """The nodes that are to end before this one and have not."""

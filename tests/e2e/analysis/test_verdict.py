@@ -54,16 +54,13 @@ def levels(tables, engine, **others):
 
 
 def counted(tables, **inodes):
-    """The tables with files and directories of engines, and twice as many metadata operations."""
+    """The tables with files and directories of engines."""
     sizes = tables.storage[tables.storage["measure"] == "bytes_per_document"]
     engines = sizes.merge(tables.trials[["trial", "engine"]], on="trial")["engine"].astype(str)
     sizes = sizes[engines.isin(inodes).to_numpy()]
     numbers = engines[engines.isin(inodes)].map(inodes).to_numpy()
-    added = [
-        sizes.assign(measure=measure, unit="1", value=numbers * times)
-        for measure, times in (("inodes", 1.0), ("metadata_operations", 2.0))
-    ]
-    measures = pd.concat([tables.measures, *added], ignore_index=True)
+    added = sizes.assign(measure="inodes", unit="1", value=numbers)
+    measures = pd.concat([tables.measures, added], ignore_index=True)
     return replace(tables, measures=measures, summary=summarise(measures, tables.results))
 
 

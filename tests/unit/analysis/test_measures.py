@@ -42,14 +42,13 @@ def test_storage_by_hand():
     assert values_of(table) == {**expected, "share_of_raw_input": 0.3}
 
 
-KINDS = ("store_files", "store_inodes", "files_created", "files_renamed", "files_removed")
-KINDS += ("directories_made",)
+KINDS = ("store_files", "store_inodes")
 
 
 def inodes_of(worker, *values):
-    """What a loading worker tells of its files; of operations perhaps nothing."""
+    """The files of a loading worker."""
     return [
-        Sample("write", name, n, "1", worker=worker) for name, n in zip(KINDS, values, strict=False)
+        Sample("write", name, n, "1", worker=worker) for name, n in zip(KINDS, values, strict=True)
     ]
 
 
@@ -66,21 +65,19 @@ def values_of(table):
 
 
 def test_files_by_hand():
-    loaded, first = loaded_by(0, 1), inodes_of(0, 3, 5, 10, 4, 3, 1)
-    table = storage(samples_of([*loaded, *first, *inodes_of(1, 4, 7, 1, 0, 0, 0)]), None)
-    assert values_of(table) == {"files": 7, "inodes": 12, "metadata_operations": 19}
-    # A part of the workers says nothing of all files.
+    loaded, first = loaded_by(0, 1), inodes_of(0, 3, 5)
     table = storage(samples_of([*loaded, *first, *inodes_of(1, 4, 7)]), None)
     assert values_of(table) == {"files": 7, "inodes": 12}
+    # A part of the workers says nothing of all files.
     assert storage(samples_of([*loaded, *first]), None).empty
     # Files of servers are those of all nodes.
     samples = samples_of([*loaded_by(0), Sample("write", "store_bytes", 50, "B", worker=0)])
     stored = storage(samples, None)
     nodes = pd.DataFrame(columns=NODE_COLUMNS, index=range(2)).assign(trial="t", node_bytes=100.0)
-    for name, values in zip(KINDS, [(3, 4), (5, 6), (10, 20), (1, 0), (0, 2), (0, 0)], strict=True):
+    for name, values in zip(KINDS, [(3, 4), (5, 6)], strict=True):
         nodes[name] = values
     table = node_storage(sessions(nodes, samples), samples, stored, {})
-    expected = {"node_bytes": 200, "files": 7, "inodes": 11, "metadata_operations": 33}
+    expected = {"node_bytes": 200, "files": 7, "inodes": 11}
     # 100 documents of half a byte; 150 bytes are no data, a tenth of the directories of 2,700.
     assert values_of(table) == {**expected, "node_bytes_per_document": 2, "holds_from": 2700}
     (least,) = node_storage(sessions(nodes, samples), samples, stored, {"t": 3}).query(
@@ -89,7 +86,7 @@ def test_files_by_hand():
     assert least == 9 * 50 / (3 * 0.5)
     nodes["store_inodes"] = [5, np.nan]
     table = node_storage(sessions(nodes, samples), samples, stored.iloc[:0], {})
-    assert set(table["measure"]) == {"node_bytes", "files", "metadata_operations"}
+    assert set(table["measure"]) == {"node_bytes", "files"}
 
 
 def test_host_load_by_hand():
