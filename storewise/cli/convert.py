@@ -163,7 +163,7 @@ def convert(
 
 
 def _data_set(paths: Sequence[str], storage: Any, options: Any) -> None:
-    """Make or update a data set, and say what it holds."""
+    """Make or update a data set, and print its counts."""
     from rich.filesize import decimal
 
     from storewise.dataset.conversion import convert as convert_to

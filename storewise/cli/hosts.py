@@ -54,7 +54,7 @@ def doctor(
 
 
 def sessions(results: Results = RESULTS, json_: JsonLines = False) -> None:
-    """Say which database sessions are live: nodes, hosts, age, lease and phase of each.
+    """List the live database sessions: nodes, hosts, age, lease and phase of each.
 
     Example: `storewise sessions`
     """

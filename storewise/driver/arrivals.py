@@ -69,8 +69,8 @@ class Pace:
 
     @property
     def missed(self) -> float:
-        """Fraction of the target rate that was missed: of the operations that did not begin in
-        time, or of the step's time by which the last one was late, whichever is more."""
+        """The larger of two fractions: operations that did not begin in the step, and the delay of
+        the last one relative to the step's length."""
         if not self.intended:
             return 0.0
         late = self.late / (self.span + self.late) if self.late > 0 else 0.0

@@ -274,7 +274,7 @@ class _ClientProcess:
         recorder: Recorder,
         failed: Callable[[], bool],
     ) -> Pace | None:
-        """Run one client's operations; how it kept its pace in an open loop."""
+        """Run one client's operations; returns its delays in an open loop."""
         params, counters = step.params, self.counters
         place = (self.process, context.thread)
         intended = None

@@ -78,7 +78,7 @@ def _cluster(job: ClientJob, stores: tuple[Path, ...], sources: tuple[SourceFile
 
 
 def _sources(job: ClientJob, notes: Notes) -> tuple[SourceFile, ...]:
-    """A study can have a million files: only an engine that reads them again gets the list."""
+    """The list of input files for an engine that reads them again; else empty (it is long)."""
     if not engine(job.trial.engine).flags.rereads:
         return ()
     return workload(job.trial.workload).sources(job.shards, job.written, notes)

@@ -76,7 +76,7 @@ def run_loop(
         return Pace(begun + unserved, unserved, due - zero, max(0, start - due - interval))
 
     def wait(until: int) -> bool:
-        """Whether the time `until` has come, and not a stop."""
+        """Wait for the time `until`; False if the loop is stopped before."""
         while (left := until - clock()) > 0:
             if rows and left > 2 * SPIN_NS and clock() >= recorder.wake:
                 work_up()  # there is time for it now
@@ -126,7 +126,7 @@ def run_loop(
 
 
 def _due(intended: Iterator[int], end: int, begun: int, count: int | None) -> int:
-    """Operations due before `end` that have not begun: the one at hand and what follows."""
+    """The number of operations due before `end` that have not begun."""
     most = _NEVER if count is None else count - begun
     following = itertools.takewhile(lambda at: at < end, intended)
     return 1 + sum(1 for _ in itertools.islice(following, most - 1))

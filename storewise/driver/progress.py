@@ -64,7 +64,7 @@ class StepProgress(ProgressFile):
     """The progress of one worker in one phase; to be called about twice a second in a step."""
 
     def state(self, state: State, step: int) -> None:
-        """The clients are about to prepare for a step, or have."""
+        """Record that the clients prepare for a step, or are ready."""
         self.put(JobProgress(self.job, host_name(), state, time.time(), step))
 
     def begin(

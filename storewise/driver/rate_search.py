@@ -139,7 +139,7 @@ class RateSearch:
 
 
 def _reliable(tried: Sequence[Tried]) -> list[float]:
-    """Rates that met the limit each time and lie below all that did not, rising."""
+    """The rates that always met the limit, below the lowest that missed it; ascending."""
     failed = min((t.rate for t in tried if not t.met), default=math.inf)
     return sorted({t.rate for t in tried if t.met and t.rate < failed})
 
@@ -170,7 +170,7 @@ def next_rate(search: SearchParams, tried: Sequence[Tried]) -> float | None:
 
 
 def highest_rate(tried: Sequence[Tried]) -> HighestRate:
-    """The highest rate that follows from the steps of a search."""
+    """The result of a search from its steps."""
     best = max(_reliable(tried), default=None)
     return HighestRate(
         best,

@@ -36,7 +36,7 @@ class ProcessResult:
     """When operations succeeded, in a step in which nodes are killed."""
 
     def add_client(self, recorded: Recorded, pace: Pace | None, marks: Marks) -> None:
-        """Add what one client thread did."""
+        """Add the recordings of one client thread."""
         self.recorded.merge(recorded)
         if pace is not None:
             self.pace = self.pace or Pace()
@@ -45,7 +45,7 @@ class ProcessResult:
             self.marks.setdefault(owner, set()).update(bins)
 
     def add_finish(self, finish: ProcessResult) -> None:
-        """Add the end of a server's load."""
+        """Add the time and counts of a load's end."""
         self.recorded.merge(finish.recorded)
         self.end, self.disk_bytes = finish.end, finish.disk_bytes
 
@@ -67,7 +67,7 @@ class StepResult:
 
     @property
     def duration(self) -> float:
-        """Seconds until then."""
+        """Seconds from the step's start to `end`."""
         return (self.end - self.zero) / NS
 
     @property

@@ -117,7 +117,7 @@ class StepFaults:
 
 
 def mark_successes(operations: Iterable[Operation], marks: Marks) -> Iterator[Operation]:
-    """The same operations; when each succeeds is added to `marks`."""
+    """The same operations; the time of each success is added to `marks`."""
     all_marks = marks.setdefault("", set())
     for operation in operations:
         owner = operation.owner

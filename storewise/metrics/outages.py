@@ -53,7 +53,7 @@ def longest(times: Sequence[tuple[float, float]], after: float = 0.0) -> float:
 
 
 def common(workers: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[float, float]]:
-    """The times in which each of several workers had an outage."""
+    """The intervals in which all of several workers had an outage."""
     if not workers:
         return []
     shared = list(workers[0])

@@ -102,7 +102,7 @@ class Recorded:
 
 
 class _Dense:
-    """The histograms of one kind of operations in the second that is running."""
+    """The histograms of one kind of operations in the current second."""
 
     __slots__ = ("response", "second", "service")
 
@@ -170,7 +170,7 @@ class Recorder:
         self._first_error: str | None = None
 
     def code(self, operation: str, owner: str | None = None) -> int:
-        """The number that stands for an operation (and its owner) in `record`."""
+        """The code of an operation (and its owner) for `record`."""
         key = (operation, owner)
         code = self._codes.get(key)
         if code is None:
@@ -286,7 +286,7 @@ class Recorder:
         dense.service[service] = 0
 
     def result(self, end: int | None = None) -> Recorded:
-        """All that was recorded.
+        """The recordings of the thread.
 
         `end` (of `clock`) is when the client had nothing more to do: the time since its last
         operation counts as preparation of that operation's kind (the tail of a parse).

@@ -51,7 +51,7 @@ class Follower:
         self._shown = {(name, self._opened(name)) for name in self._seen.durations}
 
     def look(self) -> float:
-        """Tell what is new; returns the seconds until the next look."""
+        """Show what is new; returns the seconds until the next look."""
         began = self._clock()
         for note in self._log.new_notes():
             self._show_note(note)

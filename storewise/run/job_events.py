@@ -33,7 +33,7 @@ QUEUE_SECONDS = 10
 
 
 def say(text: str) -> None:
-    """Tell the user of a run something."""
+    """Print a message for the user of a run."""
     # A log on a full disk takes nothing: no reason to end anything else than the trial.
     with suppress(OSError):
         sys.stderr.write(f"storewise: {text}\n")
@@ -55,7 +55,7 @@ class FailedJob:
 
     @property
     def log(self) -> str:
-        """Its own log file; empty where it has none."""
+        """The job's own log file; empty if it has none."""
         return self.logs[0].partition(" (check log file")[0] if self.logs else ""
 
     @property
@@ -81,7 +81,7 @@ class ScriptExits:
         self._kills_before[jobid] = MemoryKills.now()
 
     def error(self, text: str) -> None:
-        """An error message of Snakemake."""
+        """Take the exit status of a script from an error message of Snakemake."""
         if (status := status_of(text)) is not None:
             self._statuses[threading.get_ident()] = status
 
@@ -100,12 +100,12 @@ class ScriptExits:
     def trial_job_failed(
         self, job: FailedJob, trial: str, status: int | None, killed: Abort | None
     ) -> None:
-        """A job of a trial failed; `killed` says which signal ended its script, if one did."""
+        """Abort the trial of a failed job; `killed` has the signal that ended its script."""
         if killed is not None:
             abort(self.results / LIVE / trial, killed)
 
     def other_job_failed(self, job: FailedJob) -> None:
-        """A job outside of trials failed."""
+        """Handle a failed job outside of trials."""
 
 
 class RunEvents(ScriptExits):
@@ -178,7 +178,7 @@ class RunEvents(ScriptExits):
         self._jobs.ended(self._groups.get(jobid, jobid))
 
     def message(self, text: str, report: pbs.Report) -> None:
-        """A message of an executor, with the report of the one for PBS."""
+        """Take the ids of cluster jobs from a message of an executor (or PBS's report with it)."""
         if name := slurm.run_name(text):
             self._jobs.submitted(name, ClusterJob(name, SLURM_RUN))
             self._in_background(lambda: self._watch_queue(slurm.Waiting(name)))
@@ -224,7 +224,7 @@ class RunEvents(ScriptExits):
             self._stop()
 
     def cancel_overdue_jobs(self) -> None:
-        """Cancel what a scheduler still has of trials that were aborted a while ago."""
+        """Start to cancel jobs that remain of trials that were aborted a while ago."""
 
         def watch() -> None:
             while not self.ended.wait(QUEUE_SECONDS):
@@ -248,7 +248,7 @@ class RunEvents(ScriptExits):
             waiting.cancel()
 
     def _in_background(self, watch: Callable[[], None]) -> None:
-        """Beside the run: a scheduler may be slow to answer."""
+        """Run `watch` in a thread: a scheduler may be slow to answer."""
         threading.Thread(target=watch, daemon=True).start()
 
 

@@ -74,8 +74,8 @@ def _jobs(trials: Iterable[Trial], study: Study) -> int:
 
 
 def _widest(trials: Sequence[Trial], study: Study) -> list[Trial]:
-    """The trials with most jobs, as many as are live at the same time: each would hold what another
-    one waits for."""
+    """The trials with the most jobs, as many as are live at once: each holds slots that another one
+    waits for."""
     return sorted(trials, key=lambda t: _jobs([t], study), reverse=True)[: study.live_sessions]
 
 

@@ -80,7 +80,7 @@ class Request:
     """Further arguments for Snakemake."""
 
     def study(self) -> Study:
-        """The study. Raises ConfigError, too where its inputs are not there and were not listed."""
+        """The study. ConfigError also if its inputs are missing and were never listed."""
         home = workflow_home()
         study = load_study(self.name, scale=self.scale, root=home, many=self.many)
         if (results_of(study) / LISTING).is_file():
@@ -180,7 +180,7 @@ def _tell_lost(results: Path, lost: Sequence[str], since: float, view: View) -> 
 
 
 def _tell_error(study: Study, results: Path, log: RunLog | None, view: View) -> None:
-    """Say why Snakemake has ended, where that is no trial."""
+    """Tell the error of Snakemake that is not the failure of a trial."""
     if log is None:
         return  # the user has seen it
     if not log.told:

@@ -1,1 +1,1 @@
-"""Jobs of schedulers: which a run has, how they are asked for and cancelled."""
+"""Jobs of schedulers: those of a run, their state, and their end."""

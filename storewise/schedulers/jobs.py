@@ -59,7 +59,7 @@ class RunJobs:
         return {kind: tuple(job.id for job in jobs if job.kind == kind) for kind in kinds}
 
     def cancel_overdue(self, aborted: Iterable[str]) -> list[str]:
-        """Cancel by force what is left of trials that were aborted `OVERDUE_SECONDS` ago.
+        """Cancel by force the jobs left of trials that were aborted `OVERDUE_SECONDS` ago.
 
         To be called every few seconds with the aborted trials: what the scheduler refuses is tried
         again. Returns a sentence for each job, and for each refusal, once.

@@ -35,7 +35,7 @@ def cause(report: Report) -> str:
 
 
 def parse_selects(text: str) -> dict[str, str]:
-    """More for the chunk of ``-l select`` by class of hosts: ``CLASS=WORDS`` with commas between
+    """Further terms of ``-l select`` by class of hosts: ``CLASS=WORDS`` with commas between
     them, such as ``data=host_type=small, large=host_type=big:ngpus=0``.
 
     Raises ConfigError that names the part of the text that cannot be read.

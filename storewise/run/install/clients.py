@@ -51,7 +51,7 @@ _MAX_ERROR, _MAX_PROGRESS = 400, 80
 
 
 def check_clients(artefacts: Iterable[Artefact]) -> None:
-    """StorewiseError where the client that is needed is not here."""
+    """StorewiseError if the client (pip or Maven) is missing."""
     registries = {artefact.registry for artefact in artefacts}
     needs_pip = "PyPI" in registries or ("Maven" in registries and shutil.which("mvn") is None)
     if needs_pip and importlib.util.find_spec("pip") is None:
@@ -99,7 +99,7 @@ def _fetch_jars(jars: Iterable[Artefact], place: Path, files: Path, tick: Tick) 
 
 
 def _dependency(jar: Artefact) -> str:
-    """A dependency of a pom, without what it depends on: the list has all of it."""
+    """A dependency of a pom, without its own dependencies, which the list has."""
     group, artefact, version, *more = map(escape, jar.name.split(":"))
     classifier = f"<classifier>{more[0]}</classifier>" if more else ""
     return (

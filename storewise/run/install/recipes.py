@@ -68,7 +68,7 @@ class Recipe:
 
 
 def _read() -> tuple[dict[str, Recipe], dict[str, str]]:
-    """The recipes by store, and where other stores are to be had."""
+    """The recipes by store, and advice for stores without one."""
     recipes: dict[str, Recipe] = {}
     elsewhere: dict[str, str] = {}
     for store, place in ENGINES.items():
@@ -98,7 +98,7 @@ ELSEWHERE: Mapping[str, str] = _ELSEWHERE | {
 
 
 def recipes_of(stores: list[str]) -> list[Recipe]:
-    """The recipes of stores, each once; StorewiseError for what cannot be had."""
+    """The recipes of stores, each once; StorewiseError for a store without one."""
     for store in stores:
         if store in ELSEWHERE:
             raise StorewiseError(f"{store} cannot be installed from here; {ELSEWHERE[store]}")

@@ -14,14 +14,14 @@ from storewise.run.install.recipes import ELSEWHERE, RECIPES, Recipe
 
 
 def offer(recipe: Recipe) -> str:
-    """Said before it is fetched."""
+    """The message before a store is fetched."""
     return (
         f"{_name(recipe)}: fetching {_mb(recipe.size)} from {recipe.origin}; {_checksums(recipe)}"
     )
 
 
 def outcome(recipe: Recipe, prefix: Path, *, new: bool) -> str:
-    """Said when it is there."""
+    """The message after a store was installed."""
     place = prefix / recipe.store
     if not new:
         return f"{_name(recipe)} is installed already in {place}; {_checksums(recipe)}"
@@ -29,7 +29,7 @@ def outcome(recipe: Recipe, prefix: Path, *, new: bool) -> str:
 
 
 def listing(prefix: Path) -> Iterator[str]:
-    """All that can be had, line by line."""
+    """The stores that can be installed, one a line."""
     width = max(map(len, [*RECIPES, *ELSEWHERE]))
     for store, recipe in RECIPES.items():
         lines = (

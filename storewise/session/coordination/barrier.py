@@ -19,7 +19,7 @@ _PAUSE_A_PARTY = 0.00025
 
 
 def pause_of(parties: int) -> float:
-    """Seconds between two looks of each of so many jobs that wait for a file."""
+    """Seconds between two looks at a file for which `parties` jobs wait."""
     return max(_LONGEST_PAUSE, _PAUSE_A_PARTY * parties)
 
 

@@ -114,7 +114,7 @@ class FormedCluster:
     warnings: tuple[str, ...] = ()
 
     def server_versions(self) -> dict[str, str]:
-        """Versions for a result's conditions; one entry if all nodes have the same version."""
+        """The servers' versions for a result's conditions; one entry if all are the same."""
         if len(set(self.versions.values())) == 1:
             return {"server": next(iter(self.versions.values()))}
         return {f"server.{node}": version for node, version in self.versions.items()}

@@ -45,8 +45,8 @@ _MAX_ERROR_LINES = 3
 
 
 def status_of(message: str) -> int | None:
-    """The exit status that a message of Snakemake tells, or minus the signal; None where it tells
-    of no script that failed."""
+    """The exit status of a script in a message of Snakemake, or minus the signal that ended it;
+    None if the message is not of a failed script."""
     if match := _SIGNAL.search(message):
         return -int(match[1])
     if match := _STATUS.search(message):
@@ -81,7 +81,7 @@ def how_it_ended(status: int, before: MemoryKills, pid: int | None = None) -> st
 
 
 def host_fault(reason: str) -> bool:
-    """Whether a trial failed for a reason that is none of its store's, by the words of it."""
+    """Whether a trial failed because of its host or scheduler, by the reason's text."""
     return bool(_OF_HOST.search(reason)) and not _OF_MEMORY.search(reason)
 
 

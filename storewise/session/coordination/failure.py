@@ -61,7 +61,7 @@ def _line(failure: Failure) -> str:
 
 
 def add_detail(reason: str, detail: str) -> str:
-    """The reason, followed by more that is known of it."""
+    """The reason with a detail that became known later."""
     return f"{reason} {detail}" if reason.endswith("?") else f"{reason.removesuffix('.')}; {detail}"
 
 

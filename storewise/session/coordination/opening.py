@@ -96,6 +96,6 @@ def open_session(
 
 
 def ends_run(why: Abort) -> bool:
-    """Whether no other trial is to be opened after one that ended for this reason: each would meet
-    the same full disk, or the user has ended it."""
+    """Whether the reason of a trial's end ends the whole run: a disk that is full for every trial,
+    or the user's wish."""
     return not why.failure or bool(NO_SPACE.search(why.reason))

@@ -100,7 +100,7 @@ def make_owned(directory: Path, run: str) -> None:
 
 
 def owner_of(directory: Path) -> str:
-    """The id of the run that made a directory, as it says itself; empty if it does not say."""
+    """The id of the run that made a directory, from the file in it; empty without one."""
     try:
         return (directory / OWNER_MARK).read_text(encoding="utf-8").strip()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The frame of every job of a live trial: its log, its watch, and the end it makes of a failure."""
+"""The frame of every job of a live trial: its log, its watch, and its handling of failures."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _private_temporaries(live: Path) -> Iterator[None]:
 def _removed(
     live: Path, needs: Sequence[Path], clock: Callable[[], float], sleep: Callable[[float], None]
 ) -> bool:
-    """Whether a job's session or inputs go away: what an error of the job is then only a sign of.
+    """Whether a job's session or inputs are being removed, which then explains the job's error.
 
     A tree is removed file by file, and its directories after them, so it is looked at for a while.
     """

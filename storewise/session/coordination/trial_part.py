@@ -17,8 +17,8 @@ from storewise.study.trial import Trial
 def write_trial_part(
     path: Path, samples: Iterable[Sample], trial: Trial, phase: str, **conditions: Any
 ) -> None:
-    """Write the result part of a job of a trial: its samples, and with the `conditions` what each
-    part says of its trial and its host."""
+    """Write the result part of a job of a trial: its samples, and the `conditions` of the trial
+    and its host."""
     write_part(
         path,
         samples,

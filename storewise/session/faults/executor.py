@@ -50,8 +50,8 @@ class FaultExecutor:
         self._down = False
 
     def do_orders(self) -> None:
-        """Do what was ordered since the last call; EngineError where a slowing has ended early, or
-        the server could not be started again (who gave the order is told, too)."""
+        """Carry out the orders since the last call; EngineError if a slowing has ended early or the
+        server could not be started again (the worker that gave the order is told, too)."""
         if self._slowing is not None:
             self._slowing.raise_if_ended()
         for order in orders_for(self._live, self._name, self._seen):
@@ -154,7 +154,7 @@ class FaultExecutor:
             self._watch(LOOK_EVERY if names else 0.0)
 
     def _watch(self, seconds: float) -> None:
-        """Look after the server for so long; raises where it fails or the trial is to end."""
+        """Watch the server for some seconds; raises if it fails or the trial is to end."""
         self._check()
         if (text := self.failure(seconds)) is not None:
             raise EngineError(text)

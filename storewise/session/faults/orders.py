@@ -133,7 +133,7 @@ class Orders:
         return order
 
     def await_done(self, order: NodeOrder) -> dict[str, Answer]:
-        """Wait until all nodes have done it; what they answer, by node."""
+        """Wait until all nodes have carried out the order; their answers by node."""
         begin = self._system.clock() + BEGIN_SECONDS
         if order.at is not None:
             begin += max(0.0, order.at - self._system.time())
@@ -185,7 +185,7 @@ def answers_to(live: Path, order: NodeOrder) -> dict[str, Answer]:
 
 
 def publish_answer(live: Path, answer: Answer) -> None:
-    """Publish how far a node has come; the next state replaces this one."""
+    """Publish the state of a node's order; the next state replaces it."""
     publish(live, ORDERED, f"{answer.order}.{answer.node}", answer)
 
 

@@ -1,4 +1,4 @@
-"""The tables of a trial in an external database (one that somebody else runs), and their end.
+"""The tables of a trial in an external database (one that somebody else runs).
 
 The trial's tables have names that no other run's have. They are made before the load and dropped
 after the verification, or by whichever job of the trial fails. Where a job is killed between
@@ -27,7 +27,7 @@ from storewise.study.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """The external database of a trial, and its versions."""
+    """An external database that a trial uses, and its versions."""
 
     cluster: Cluster
     versions: dict[str, str]

@@ -117,7 +117,7 @@ def _warnings(nodes: Mapping[str, ReadyNode]) -> tuple[str, ...]:
 
 
 def _check_reachable(nodes: Mapping[str, ReadyNode]) -> None:
-    """Loopback addresses of other hosts cannot be reached, and say nothing by themselves."""
+    """Refuse loopback addresses of other hosts, which this host would take for its own."""
     for name, node in nodes.items():
         if is_loopback(node.endpoint.address) and node.endpoint.host != host_name():
             raise StorewiseError(

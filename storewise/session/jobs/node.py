@@ -133,7 +133,7 @@ class _Node:
             )
 
     def _never_started(self) -> str:
-        """Jobs that have never started: what forms the cluster, else workers of the phase."""
+        """Jobs that have never started: that which forms the cluster, else workers."""
         jobs, live, trial = members(self.live), self.live, self.trial
         if not (live / CLUSTER).exists() and not (live / BARRIERS).is_dir():
             names = [*(spec.name for spec in self.specs), "form"]
@@ -183,7 +183,7 @@ class _Node:
         )
 
         def meet(here: Endpoint) -> tuple[Endpoint, ...]:
-            """Say where the server will listen, and learn it of those that it meets."""
+            """Publish the server's address, and await those of the servers that it meets."""
             publish(self.live, ADDRESSES, job.node, here)
             return self._endpoints(self.spec.meets, lambda: endpoints_of(self.live, ADDRESSES))
 
@@ -262,7 +262,7 @@ class _Node:
         self._write(server, gone[0], times)
 
     def _sample(self, server: Server, stack: ExitStack) -> Sampler:
-        """Start to sample the server's processes, and to count its files; both end with `stack`."""
+        """Start to sample the server's processes, until `stack` ends."""
         directory = server.node.directory
         watched = Watched(
             clients={},

@@ -1,4 +1,4 @@
-"""The data directory of a node: where it lies, and what is to be known of its file system."""
+"""The data directory of a node: its place, and a warning about its file system."""
 
 from __future__ import annotations
 

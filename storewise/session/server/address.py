@@ -88,7 +88,7 @@ def port_range(ports: str) -> range:
 
 
 def free_port(address: str, ports: str = "", avoid: frozenset[int] = frozenset()) -> int:
-    """A port of the range that nobody listens on at `address`, by chance; EngineError if none."""
+    """A random port of the range on which nobody listens at `address`; EngineError if none."""
     candidates = [port for port in port_range(ports) if port not in avoid]
     random.SystemRandom().shuffle(candidates)
     for port in candidates:

@@ -88,7 +88,7 @@ def clean(order: Order) -> str:
 
 
 def _reap(server: int) -> int | None:
-    """Collect every process that has ended below us; the server's exit status if it is one."""
+    """Reap all ended child processes; the server's exit status if it is one of them."""
     status = None
     with suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -117,7 +117,7 @@ def _say(**message: int) -> None:
 
 
 def _abort(order: Order) -> None:
-    """The job was killed and cannot say so itself: clients would only see a lost connection.
+    """Abort the trial of a job that was killed: its clients would only see a lost connection.
 
     Its Snakemake knows by which signal, unless that was killed too.
     """
@@ -185,7 +185,7 @@ class Guarded:
             self.status = message.get("status", self.status)
 
     def _kill_root(self) -> None:
-        """The guard itself was killed, so nobody else ends what it has started.
+        """End the processes of a guard that was killed itself.
 
         The process had asked the kernel to die with it; its own children see that it has gone.
         """

@@ -49,7 +49,7 @@ _NOBODY = 65534
 
 
 def as_nobody(command: Sequence[str], launch: Launch) -> tuple[str, ...]:
-    """The command as it is run here: root hides from a server that refuses it.
+    """The command, for a server that refuses root in a user namespace without root.
 
     In a user namespace where root's id is shown as nobody's (user_namespaces(7)) the server's
     files still belong to root outside, so directories that only root can enter do not matter.
@@ -65,8 +65,8 @@ def _endpoint(node: Node) -> Endpoint:
 
 
 def _end_program(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """Ask it to end, because an initdb that is killed leaves shared memory; then kill what is left
-    of its group."""
+    """Ask a program to end (a killed initdb leaves shared memory); then kill the rest of its
+    group."""
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(seconds)
