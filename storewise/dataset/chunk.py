@@ -132,7 +132,7 @@ def _read(chunk: Chunk, take: Callable[[Run], None]) -> list[InputRow]:
 
 @contextmanager
 def _prefetch_one(things: Generator[T]) -> Iterator[Iterator[T]]:
-    """A context with an iterator over `things`: a thread makes the next one while one is used.
+    """A context with an iterator over `things`: a thread makes the next thing while one is used.
 
     The whole generator runs in that thread, which ends with the context.
     """
@@ -151,7 +151,7 @@ def _prefetch_one(things: Generator[T]) -> Iterator[Iterator[T]]:
 
 
 def _contents(chunk: Chunk) -> Generator[_Content | InputError]:
-    """The contents of a chunk's inputs, or what is wrong with one."""
+    """Yield the content of each input of a chunk, or its error."""
     with fetched_ahead(chunk.files):
         for file in chunk.files:
             try:

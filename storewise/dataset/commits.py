@@ -90,7 +90,7 @@ class Commit:
     removed: list[str] = field(default_factory=list)
 
     def write(self, path: Path) -> None:
-        """Write it as a file, whole or not at all."""
+        """Write the commit as a file, whole or not at all."""
         files = {"added": self.added, "removed": self.removed}
         notes = {_FILES_KEY: json.dumps(files).encode()}
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ class State:
 
     @classmethod
     def of(cls, commits: Mapping[str, Commit]) -> State:
-        """The state that commits leave: those that another one replaced are out."""
+        """The state that commits make, without the commits that another one replaced."""
         removed = {name for commit in commits.values() for name in commit.removed}
         kept = {name: commit for name, commit in sorted(commits.items()) if name not in removed}
         return cls(kept, sorted(set(commits) & removed))

@@ -1,4 +1,4 @@
-"""From SSEARCH outputs to a data set: new, gone on with, or updated."""
+"""Conversion of SSEARCH outputs to a data set: new, resumed, or updated."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Summary:
     warnings: list[tuple[str, str]] = field(default_factory=list)
 
     def count(self, state: State) -> None:
-        """Take in what a state holds."""
+        """Add the counts of a state."""
         files = state.files()
         self.files, self.bytes = len(files), sum(file.bytes for file in files)
         rows = state.rows().select(["documents", "equal_to", "bad"])
@@ -114,7 +114,7 @@ def load_settings(storage: DatasetStorage) -> Settings:
 
 
 def describe(storage: DatasetStorage, wanted: Wanted, text: int) -> Settings:
-    """The settings of the data set, which is begun where there is none, for so much text."""
+    """The settings of the data set; a new one is begun, for `text` bytes of text."""
     there = storage.read_bytes(DESCRIPTION)
     if there is None:
         if not storage.is_empty():
@@ -137,7 +137,7 @@ def describe(storage: DatasetStorage, wanted: Wanted, text: int) -> Settings:
 
 
 def recover(storage: DatasetStorage, folders: Folders, share: str) -> State:
-    """The state of the data set, after what a killed run left was finished or removed."""
+    """Finish or remove the rest of a killed run; returns the state of the data set."""
     work = folders.own.parent
     for other in [folders] if share else map(Folders, sorted(work.iterdir())):
         for journal in other.commits():
@@ -273,7 +273,7 @@ def _check_listed(storage: DatasetStorage, state: State) -> None:
 
 
 def _note(summary: Summary, commit: Commit, paths: set[str]) -> None:
-    """Take in what there is to be said of a round's inputs."""
+    """Add the counts, errors and warnings of a round's inputs to the summary."""
     columns = ("path", "equal_to", "bad", "warning", "text")
     for path, equal, bad, warning, text in zip(
         *(commit.rows[name].to_pylist() for name in columns), strict=True

@@ -1,4 +1,4 @@
-"""Rounds: what is read, sorted and committed together."""
+"""Rounds: inputs that are read, sorted and committed together."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class Folders:
 
     @property
     def out(self) -> Path:
-        """Finished files that have not got their names."""
+        """Finished files that do not have their final names yet."""
         return self.own / "out"
 
     def commit(self, number: int) -> Path:
-        """The journal of a round: its commit, before it has its name."""
+        """The journal of a round: its commit, before it has its final name."""
         return self.own / f"{number:04d}.commit"
 
     def commits(self) -> list[Path]:
@@ -67,7 +67,7 @@ class Folders:
 
 
 def chunk_bytes(text: int, processes: int) -> int:
-    """Bytes of text of a chunk: several for each process, none so large that much is lost."""
+    """Bytes of text of a chunk: several chunks a process, small enough that a kill loses little."""
     return min(max(text // (4 * processes), IN_MEMORY), 2 * IN_MEMORY)
 
 
@@ -145,7 +145,7 @@ def _killed(what: object) -> StorewiseError:
 
 
 class Equals:
-    """Tells inputs that are equal to one that was there before."""
+    """Recognizes inputs that are equal to an earlier one."""
 
     def __init__(self, known: dict[str, Known]) -> None:
         self._by_digest: dict[int, tuple[bytes, str]] = {}
@@ -275,7 +275,7 @@ def _superseding(
 
 
 def carry_out(storage: DatasetStorage, folders: Folders, journal: Path, share: str) -> None:
-    """Do what a journal says, as far as it was not done before."""
+    """Carry out the steps of a journal that were not done before."""
     commit = Commit.read(journal)
     number = int(journal.stem)
     there = set(storage.names())

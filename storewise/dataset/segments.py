@@ -111,7 +111,7 @@ def sort_order(segments: Any, *more: str) -> Integers:
 
 
 def gather(rows: Any, starts: Integers, lengths: Integers) -> Any:
-    """Slices of a table, one after the other; what need not be copied is not."""
+    """Slices of a table, one after the other, copied only if they are short."""
     if len(starts) * _LONG_SEGMENT > len(rows):
         first = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
         return rows.combine_chunks().take(pa.array(first + np.arange(len(first))))
@@ -155,8 +155,8 @@ class RunBuilder:
 
     @property
     def full(self) -> bool:
-        """Whether what was collected is a run of the size that is to be: of many partitions each
-        shall have rows enough in it."""
+        """Whether the collected rows make a run: the more partitions, the larger, so that each has
+        rows enough."""
         wanted = self.settings.partitions * _PARTITION_BYTES
         return self.size >= min(max(wanted, _MIN_RUN_BYTES), _MAX_RUN_BYTES)
 
@@ -165,7 +165,7 @@ class RunBuilder:
         self._searches.clear()
 
     def add(self, number: int, digest: bytes, batch: Any) -> None:
-        """Take a `DocumentBatch` of record batches with all fields, of the input `number`."""
+        """Add a `DocumentBatch` of record batches with all fields, of the input `number`."""
         if self.settings.by_ids:
             key = sort_key_of(self.settings, None, None, digest_number(digest))
             for kind, part in batch:
@@ -181,7 +181,7 @@ class RunBuilder:
     def _append(
         self, kind: Kind, key: SortKey, digest: int, search: int, number: int, rows: int
     ) -> None:
-        """Take a segment, which may go on with the last one."""
+        """Add a segment, or extend the last one."""
         if not rows:
             return
         segments = self._segments.setdefault(kind, [])

@@ -77,7 +77,7 @@ class Settings:
 
     @property
     def by_ids(self) -> bool:
-        """Whether ids alone say where a document goes."""
+        """Whether ids alone determine the partition and place of a document."""
         return self.by == "hash" and self.sort == "id"
 
     @property
@@ -111,7 +111,7 @@ class Wanted:
         return replace(settings, partitions=min(max(1, wanted), USUAL_PARTITIONS))
 
     def agree(self, settings: Settings, where: str) -> None:
-        """Raises StorewiseError where something else is said than a data set has."""
+        """Raises StorewiseError if a given setting differs from the data set's."""
         for key, value in self.said().items():
             if (there := getattr(settings, key)) != value:
                 raise StorewiseError(
@@ -121,7 +121,7 @@ class Wanted:
 
 
 def text_bytes(path: str, size: int) -> int:
-    """About how many bytes of text a stored file has."""
+    """The approximate bytes of text of a stored file."""
     return size * EXPANSION if path.endswith(_COMPRESSED) else size
 
 

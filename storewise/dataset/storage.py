@@ -55,7 +55,7 @@ class Directory:
         write_aside(self.root / name, text)
 
     def claim(self) -> None:
-        """Keep out writers of other hosts: the lock on a file holds on all that share it."""
+        """Keep out writers on other hosts (for a directory the lock on its file does so)."""
 
     def release(self) -> None:
         """Let others write again."""
@@ -65,18 +65,18 @@ class Directory:
         return not is_remote(path) and Path(path).absolute().is_relative_to(self.root.absolute())
 
     def is_empty(self) -> bool:
-        """Whether nothing is there but what is hidden."""
+        """Whether there is nothing but hidden files."""
         return all(path.name.startswith(".") for path in self.root.iterdir())
 
     def names(self) -> list[str]:
-        """Commits and data files that are there, whoever knows them."""
+        """All commits and data files, named by a commit or not."""
         folders = [self.root / FOLDER, *self.root.glob("*/part=*")]
         files = (file for folder in folders if folder.is_dir() for file in folder.iterdir())
         names = (file.relative_to(self.root).as_posix() for file in files)
         return sorted(name for name in names if number_of(name))
 
     def local(self, name: str) -> Path:
-        """A file of this host with the content of one that is there."""
+        """A file on this host with the content of a file of the data set."""
         return self.root / name
 
     def put(self, file: Path, name: str) -> None:
@@ -101,7 +101,7 @@ class Directory:
         self.put(file, name)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Remove files, as far as they are there."""
+        """Remove those of the files that exist."""
         for name in names:
             (self.root / name).unlink(missing_ok=True)
 
@@ -110,7 +110,7 @@ class Directory:
         return str((self.root / name).absolute())
 
     def remove(self) -> None:
-        """Remove all that is there, the data set and whatever else."""
+        """Remove everything there, also what is no part of the data set."""
         if self.root.exists():
             shutil.rmtree(self.root)
 

@@ -112,7 +112,7 @@ def fetch(folder: Place, wanted: Sequence[Entry], target: Path, progress: Progre
 
 
 def named(paths: Sequence[Path]) -> str:
-    """Some of the files, for an error."""
+    """The first few files, for an error message."""
     return some_of(list(map(str, paths)), _NAMED)
 
 

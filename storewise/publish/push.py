@@ -62,12 +62,12 @@ class Plan:
 
     @property
     def bytes(self) -> int:
-        """Bytes that go up."""
+        """Bytes to upload."""
         return sum(file.digest.size for file in self.sending)
 
     @property
     def nothing_new(self) -> bool:
-        """Whether the folder is already what it is to be, but for when that was written."""
+        """Whether the folder has this content already, apart from the time of its manifest."""
         if self.sending or self.retagged or self.old is None or not self.old.complete:
             return False
         times = {"published": self.old.published}

@@ -1,4 +1,4 @@
-"""A study's results as a publication: which files, with which config, and how they come back."""
+"""A study's results as a publication: its files and config, and the way back."""
 
 from __future__ import annotations
 

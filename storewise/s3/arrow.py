@@ -32,7 +32,7 @@ def file_system() -> Any:
 
 @cache
 def _file_system(endpoint: str, region: str, keys: tuple[str | None, ...] | None) -> Any:
-    """One for each place and user: it keeps connections."""
+    """One file system for each endpoint, region and user: it keeps connections."""
     from pyarrow import fs
 
     more: dict[str, Any] = {}

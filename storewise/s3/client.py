@@ -58,7 +58,7 @@ _PASSWORD = re.compile(r"//[^/\s]*@")
 
 
 class ObjectError(StorewiseError):
-    """Something on S3 that cannot be read, written or listed."""
+    """An object or prefix on S3 cannot be read, written or listed."""
 
 
 class NotThere(ObjectError):
@@ -66,11 +66,11 @@ class NotThere(ObjectError):
 
 
 class Changed(ObjectError):
-    """The object is another than it was when it was listed or first read."""
+    """The object has changed since it was listed or first read."""
 
 
 class Spoilt(ObjectError):
-    """Other content arrived, at S3 or from it, than was sent."""
+    """The content that arrived, at S3 or from it, is not that which was sent."""
 
 
 class NoUpload(ObjectError):
@@ -120,7 +120,7 @@ def _time(value: Any) -> datetime:
 
 @contextmanager
 def explained(where: Place | str) -> Iterator[None]:
-    """Turns what boto3 raises within into an ObjectError about `where`."""
+    """A context that converts errors of boto3 to an ObjectError about `where`."""
     try:
         yield
     except (BotoCoreError, ClientError, Boto3Error) as error:
@@ -213,7 +213,7 @@ def _refused(where: Place | str, error: ClientError) -> ObjectError:
 def in_threads(
     work: Callable[[T], R], things: Iterable[T], at_once: int = AT_ONCE
 ) -> Iterator[tuple[T, R]]:
-    """Each thing with what `work` makes of it, as they are done.
+    """Yield each thing with the result of `work`, as they are done.
 
     The first error is raised when what was under way has ended; nothing else is begun then, nor
     where the caller stops to listen.

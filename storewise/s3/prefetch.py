@@ -107,7 +107,7 @@ class Ahead:
         return ObjectStream(path, one.bytes, take, done)
 
     def _take(self, unit: _Unit) -> bytearray | None:
-        """A window, once it is there; None where it was passed over or the context has ended."""
+        """Wait for a window; None if it was passed over or the context has ended."""
         if unit < self._position:
             return None
         self._pass_to(unit)
@@ -121,7 +121,7 @@ class Ahead:
             self._pass_to(unit)
 
     def _pass_to(self, unit: _Unit) -> None:
-        """Pass over what comes before `unit`, and begin as many windows as there is room for."""
+        """Drop the windows before `unit`, and begin as many as there is room for."""
         self._position = max(self._position, unit)
         for passed in [one for one in self._coming if one < self._position]:
             size, future = self._coming[passed]
@@ -164,7 +164,7 @@ class Ahead:
 
 
 def _window_bytes() -> int:
-    """Bytes of a window: the fewer, the more contexts share what may be held."""
+    """Bytes of a window: fewer if several contexts share the memory."""
     return min(WINDOW, max(_LEAST_WINDOW, HELD_BYTES // max(len(_open), 1)))
 
 

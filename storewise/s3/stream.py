@@ -41,7 +41,7 @@ class _Busy(Exception):
 
 
 class Stopped(Exception):
-    """Nobody waits for the window any longer."""
+    """The reader of the window has gone."""
 
 
 def window(
@@ -182,7 +182,7 @@ class ObjectStream(io.RawIOBase):
 
 
 def open_object(name: str, listed: Wanted | None = None) -> ObjectStream:
-    """The object `name`, read as its reader goes on; of `listed`, only as it was listed then.
+    """A stream of the object `name`; with `listed` only if it is still as it was listed.
 
     Without `listed` the object is asked for first. Raises NotThere, Changed or another ObjectError,
     also in reading.

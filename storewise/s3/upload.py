@@ -39,7 +39,7 @@ Tags = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """A file that goes up: its content was `digest` when it was read."""
+    """A file to upload, whose content had `digest` when it was read."""
 
     path: Path
     place: Place
