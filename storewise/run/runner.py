@@ -19,7 +19,6 @@ from pathlib import Path
 from shlex import quote
 from types import FrameType
 
-from storewise.atomic import write_aside
 from storewise.errors import StorewiseError
 from storewise.layout import LIBRARY, LISTING, PUBLISH_LOG, REPORT, RUN_LOG
 from storewise.processes import dies_with_parent
@@ -39,7 +38,7 @@ from storewise.run.retries import (
     read_mark,
 )
 from storewise.run.run_log import RunLog, explanation, note_of, plain_lines
-from storewise.ssearch.inputs.paths import list_inputs, sample_paths
+from storewise.ssearch.inputs.paths import write_listing
 from storewise.study.checks import too_few_repeats
 from storewise.study.load import find_study, load_study
 from storewise.study.study import Study
@@ -237,17 +236,13 @@ def renew_inputs(name: str) -> str:
     study = load_study(name, root=workflow_home(), many=True)
     if study.inputs.search is not None:
         return f"study {study.name} searches FASTA files; Snakemake sees by itself when they change"
-    listing = results_of(study) / LISTING
-    paths = list_inputs(study.inputs.paths)
-    if study.inputs.sample is not None:
-        paths = sample_paths(paths, **study.inputs.sample.model_dump())
-    before = set(listing.read_text(encoding="utf-8").split("\n")) if listing.is_file() else set()
-    new = "".join(f"{path}\n" for path in paths)
-    if before and set(new.split("\n")) == before:
+    listing, sample = results_of(study) / LISTING, study.inputs.sample
+    before = set(listing.read_text(encoding="utf-8").split("\n")) if listing.is_file() else {""}
+    chosen = None if sample is None else sample.model_dump()
+    paths = write_listing(study.inputs.paths, chosen, listing)
+    if before == {*paths, ""}:
         return f"{listing}: nothing new, {len(paths)} files"
-    listing.parent.mkdir(parents=True, exist_ok=True)
-    write_aside(listing, new)
-    added, removed = len(set(paths) - before), len(before - {""} - set(paths))
+    added, removed = len(set(paths) - before), len(before - {*paths, ""})
     return f"{listing}: {len(paths)} files, {added} added, {removed} removed"
 
 

@@ -13,12 +13,14 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+from storewise.atomic import write_aside
 from storewise.errors import InputError
+from storewise.layout import SAMPLED_OF
 from storewise.s3.uri import is_remote
 from storewise.ssearch.parse import remote
 from storewise.ssearch.parse.stream import check_name, unreadable
@@ -59,6 +61,26 @@ def list_inputs(specs: Iterable[str | Path]) -> list[str]:
     for path in paths:
         check_name(path)  # each becomes a line of a list, a row of a table, a word of a log
     return sorted(paths)
+
+
+def write_listing(
+    specs: Iterable[str | Path], sample: Mapping[str, Any] | None, listing: Path
+) -> list[str]:
+    """Write the list of a study's inputs; returns them. Of a sample (arguments of `sample_paths`),
+    the number of files that it is taken from is written beside the list.
+
+    A list with the same files stays as it is: a newer one is a reason to measure again. Raises what
+    `list_inputs` does.
+    """
+    paths = list_inputs(specs)
+    listing.parent.mkdir(parents=True, exist_ok=True)
+    if sample:
+        write_aside(listing.with_name(Path(SAMPLED_OF).name), f"{len(paths)}\n")
+        paths = sample_paths(paths, **sample)
+    lines = "".join(f"{path}\n" for path in paths)
+    if not listing.is_file() or listing.read_text(encoding="utf-8") != lines:
+        write_aside(listing, lines)
+    return paths
 
 
 def matches(spec: str) -> bool:

@@ -353,7 +353,9 @@ def test_inputs_are_listed_anew(tmp_path, monkeypatch):
     assert results_of(Request("s.yaml").study()) == RESULTS
     assert renew_inputs("s.yaml") == f"{listing}: 2 files, 2 added, 0 removed"
     assert listing.read_text().splitlines() == ["data/a.m10", "data/b.m10"]
+    written = listing.stat().st_ino
     assert renew_inputs("s.yaml") == f"{listing}: nothing new, 2 files"
+    assert listing.stat().st_ino == written, "a newer list is a reason to measure again"
     (data / "a.m10").rename(data / "c.m10")
     (data / "d.m10").touch()
     assert renew_inputs("s.yaml") == f"{listing}: 3 files, 2 added, 1 removed"
@@ -364,3 +366,4 @@ def test_inputs_are_listed_anew(tmp_path, monkeypatch):
         (data / f"{number}.m10").write_text("x" * 10)
     Path("s.yaml").write_text(text.replace("paths: data", "paths: data, sample: {files: 2}"))
     assert ": 2 files, 2 added, 3 removed" in renew_inputs("s.yaml")
+    assert listing.with_name("sampled_of.txt").read_text() == "9\n", "the report says of how many"
