@@ -191,13 +191,17 @@ class Workspace:
         wait_until(lambda: not self.processes(), seconds, "the end of all processes")
         return time.monotonic() - start
 
+    def plan_again(self) -> None:
+        """Plan trials that were given up, as `storewise run --retry-failed`."""
+        for mark in self.results.glob("trials/*/failed.json"):
+            mark.unlink()
+
     def goes_on(self) -> None:
         """The next plain Snakemake removes first what a killed run has left; then it would measure
         the trial anew, and complains of nothing."""
         forgotten = self.run([sys.executable, "-c", FORGET, str(self.results)])
         assert forgotten.returncode == 0, forgotten.stderr
-        for mark in self.results.glob("trials/*/failed.json"):
-            mark.unlink()  # as `storewise run --retry-failed`
+        self.plan_again()
         planned = self.snakemake("-n")
         message = planned.stdout + planned.stderr
         assert planned.returncode == 0, message

@@ -97,6 +97,7 @@ def in_order(place: PbsWorkspace, node: str) -> bool:
 def strike(place: PbsWorkspace, cause: Cause, reason: str | None) -> None:
     """One run and its cause, from its start until nothing is left."""
     before = place.failures()
+    place.plan_again()
     killed = cause is kills.kill_snakemake
     if killed:
         place.environment["STOREWISE_LEASE_SECONDS"] = f"{kills.LEASE:.0f}"
