@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from shutil import disk_usage
 from typing import IO
 
 from storewise.engines.contract.engine import Endpoint
@@ -44,6 +45,8 @@ _PORT_TAKEN = (
     "in use by another process",
 )
 _PORT_TRIES = 3
+#: A disk with fewer bytes free is full.
+_FULL = 16 << 20
 #: A uid with an entry in every passwd file, for servers that refuse to run as root.
 _NOBODY = 65534
 
@@ -259,11 +262,13 @@ class Server:
     def _explained(self, what: str) -> str:
         """An event of a program of this node, with the reason from its log."""
         node = self.node
-        if line := disk_full_line(self.log):
+        line = disk_full_line(self.log)
+        # A server that maps its files into memory crashes there, and its log does not say why.
+        if line or disk_usage(node.directory).free < _FULL:
             return (
                 f"{node.spec.name}: no space left on device for {node.directory}: free space "
                 "there, or name a larger directory (`scratch` of rule `node` in the profile); "
-                f"{what}, its log says: {line}"
+                f"{what}{f', its log says: {line}' if line else ''}"
             )
         return f"{node.spec.name}: {what}; the end of its log:\n{log_tail(self.log)}"
 

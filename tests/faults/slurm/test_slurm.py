@@ -33,11 +33,13 @@ def test_what_slurm_cannot_give_is_one_clear_sentence(place: SlurmWorkspace) -> 
     assert "load was refused: sbatch: error: invalid partition" in refused.stderr
     assert place.failures()[-1].startswith("load was refused: sbatch")
     # sbatch accepts, but the job could only wait: for longer than the partition allows, ...
+    place.plan_again()
     waits = place.snakemake("--set-resources", "load:slurm_partition=short", timeout=200)
     assert waits.returncode != 0
     assert "Slurm would never start job" in waits.stderr
     assert "PartitionTimeLimit. Change runtime and slurm_partition of `load`" in waits.stderr
     # ... or for more processors than a host has.
+    place.plan_again()
     waits = place.snakemake("--set-threads", "load=999", timeout=200)
     assert waits.returncode != 0
     assert "PartitionConfig. Change threads, mem_mb and slurm_partition" in waits.stderr

@@ -23,7 +23,7 @@ SELECT trial, phase, step, count(DISTINCT worker) AS workers
 FROM samples SEMI JOIN loads USING (trial, phase)
 WHERE metric = 'duration' AND worker IS NOT NULL GROUP BY ALL;
 
--- Files of embedded stores and metadata operations, known where each loading worker tells its own.
+-- Files of embedded stores, known where each loading worker tells its own.
 CREATE TEMP VIEW inodes AS
 SELECT trial, phase, step, metric, sum(value) AS value
 FROM samples JOIN loading USING (trial, phase, step)
