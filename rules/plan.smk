@@ -20,7 +20,7 @@ if STUDY.if_missing == "leave_out" and workflow.is_main_process:
 
 def planned(trial):
     """Whether a trial is to be measured, or has been."""
-    if is_given_up(Path(RESULTS), trial.id, SINCE):
+    if is_given_up(STUDY, Path(RESULTS), trial.id, SINCE):
         return False
     measured = os.path.exists(f"{RESULTS}/trials/{trial.id}/verify.parquet")
     return trial.engine not in LEFT_OUT or measured

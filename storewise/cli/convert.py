@@ -200,8 +200,8 @@ class _Inputs:
     def each(self, convert_one: Callable[[str], tuple[T, list[str]]]) -> Iterator[T]:
         """Yield the result of `convert_one` for each complete input, in their order.
 
-        It returns a result and warnings, which are printed as errors are. At the end bad inputs are
-        a StorewiseError, unless they are left out.
+        `convert_one` returns a result and warnings; these are printed like errors. Bad inputs raise
+        StorewiseError at the end, unless they are left out.
         """
         bad = 0
         work = partial(_result_or_error, convert_one)

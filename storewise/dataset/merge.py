@@ -45,7 +45,7 @@ def merge_files(
 ) -> State:
     """Merge each partition's files below half the target size, where there are `at_least` so many.
 
-    Documents of equal inputs that several writers have put in at the same time stay once.
+    Equal documents that several writers added at the same time are kept once.
     """
     equal, dropped, dropped_rows = _doubled(state)
     touched = {

@@ -31,8 +31,8 @@ _SIGNS = 175
 
 
 def write_picture(answer: Answer, chart: VerdictChart, folder: Path) -> None:
-    """The first screen as ``verdict.png``, ``.svg`` and ``.txt``; nothing where the chart has no
-    rows. Raises OSError where they cannot be written."""
+    """The report's first screen as ``verdict.png``, ``.svg`` and ``.txt``; nothing where the chart
+    has no rows. Raises OSError where they cannot be written."""
     if chart.rows and chart.columns:
         with styled(NAME):
             picture = picture_of(_drawn(answer, chart))

@@ -112,8 +112,8 @@ def _files(directory: Path, prefix: str, above: tuple[str, ...]) -> Iterator[Loc
             continue
         if not name.isprintable():
             raise ResultError(
-                f"{entry.path!r}: no name for an object, which takes UTF-8 without control "
-                "characters; rename it"
+                f"{entry.path!r}: no name for an object: names are UTF-8 without control "
+                "characters; rename the file"
             )
         path = Path(entry.path)
         if entry.is_dir():

@@ -159,9 +159,8 @@ def check_private_way(results: Path) -> None:
     places = (Path(), results, *results.glob("*/"), *Path().glob(".snakemake/*/"))
     if open_to_all := world_writable_parents(places):
         raise ConfigError(
-            "all users of this host may put files of their own in the place of those that direct a "
-            "run (the scripts of its jobs, what kills them, its servers' passwords): every user "
-            f"may write to {', '.join(open_to_all)}; `chmod o-w` (or +t) there, or run in another "
+            f"every user may write to {', '.join(open_to_all)}, and so replace files of the run "
+            "(scripts of jobs, passwords of servers); `chmod o-w` (or +t) there, or run in another "
             "directory (--directory)"
         )
 

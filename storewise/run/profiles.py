@@ -31,7 +31,7 @@ def find_profile(name: str, home: Path) -> Path:
 
 def node_classes(name: str, home: Path) -> dict[str, NodeClass]:
     """The classes of hosts that a profile knows, empty where it has none; ConfigError where they
-    cannot be read. (Snakemake would fill in a profile that is a template, `__use_yte__`.)"""
+    cannot be read, as in a template (`__use_yte__`), which only Snakemake fills in."""
     resources = read_yaml(find_profile(name, home), "profile").data.get("set-resources") or {}
     if isinstance(resources, list):  # as on the command line: RULE:NAME=VALUE
         entries = [str(entry).partition("=") for entry in resources]

@@ -9,6 +9,7 @@ next command.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -123,6 +124,7 @@ def give_up(study: Study, results: Path, trial_id: str, tried: Sequence[Failure]
         "log_tail": last.log_tail,
         "host_fault": host_fault(last.reason),
         "at": last.at,
+        "study": _digest(study),
     }
     path = results / TRIALS / trial_id / FAILED
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -136,17 +138,27 @@ def read_mark(results: Path, trial_id: str) -> dict[str, Any]:
     return mark
 
 
-def is_given_up(results: Path, trial_id: str, since: float) -> bool:
-    """Whether a trial is out of the plan of a command that started at `since` (Unix time)."""
+def _digest(study: Study) -> str:
+    return hashlib.blake2b(study.model_dump_json().encode(), digest_size=8).hexdigest()
+
+
+def is_given_up(study: Study, results: Path, trial_id: str, since: float) -> bool:
+    """Whether a trial is out of the plan of a command that started at `since` (Unix time).
+
+    It comes in again if its host was to blame, or if the study has changed: its user may have
+    mended the reason.
+    """
     mark = read_mark(results, trial_id)
     if not mark:
         return False
-    return mark.get("at", 0.0) >= since or not mark["host_fault"]
+    if mark.get("at", 0.0) >= since:
+        return True
+    return not mark["host_fault"] and mark.get("study") in (None, _digest(study))
 
 
 def given_up(study: Study, results: Path, since: float) -> list[str]:
     """The trials that are out of the plan of a command that started at `since` (Unix time)."""
-    return [trial.id for trial in study.trials() if is_given_up(results, trial.id, since)]
+    return [trial.id for trial in study.trials() if is_given_up(study, results, trial.id, since)]
 
 
 def lost_trials(study: Study, results: Path, since: float) -> str | None:

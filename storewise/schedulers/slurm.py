@@ -91,7 +91,10 @@ def number_of_hosts(job_id: str) -> int:
     text = answer.stdout.strip()
     if answer.returncode or not text.isdigit():
         words = answer.stderr.strip() or text or "no output"
-        raise StorewiseError(f"squeue gives no number of hosts of job {job_id}: {words}")
+        raise StorewiseError(
+            f"squeue does not say on how many hosts job {job_id} runs, so its workers cannot be "
+            f"started: {words}"
+        )
     return int(text)
 
 
@@ -117,7 +120,7 @@ class Waiting:
     _reported: set[str] = field(default_factory=set)
 
     def never_starting(self) -> dict[str, str]:
-        """Job id -> a sentence for the user; each job once. Empty where squeue does not answer."""
+        """Job id -> why the job will never start, once per job. Empty without squeue's answer."""
         options = ("--states=PENDING", f"--name={self.name}", "--format=%i|%r|%P|%k")
         stuck = {}
         for line in _output(["squeue", "--noheader", *options]).splitlines():

@@ -60,10 +60,10 @@ def output_stem(source: Source, digest: bytes) -> str:
 
 
 def _rewindable(source: Source, outdir: Path, stack: ExitStack) -> Source:
-    """`source` if it can be read twice, else a copy of its content: the ids need the digest first.
+    """`source` if it can be read twice (for the digest, then for the documents), else a copy.
 
-    Streams are copied too: where they begin, and whether they can be read again, is unknown. So
-    are objects: one transfer, and no other object of the name in between.
+    Streams are copied: they may not rewind. So are objects: one transfer, and nobody can replace
+    the object between two reads.
     """
     if isinstance(source, Path | str) and str(source) != STDIN and not is_remote(source):
         return source

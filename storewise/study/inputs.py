@@ -50,7 +50,9 @@ class Search(Section):
         for i, option in enumerate(value):
             after = value[i - 1] if i else ""
             if "!" in option or option.startswith("-e") or after == "-e":
-                raise ValueError(f"{option!r} runs a program; the programs' own options only")
+                raise ValueError(
+                    f"{option!r} would run another program; give only options of the search program"
+                )
             if option.startswith("-O"):
                 raise ValueError(f"{option!r} writes a file; Storewise chooses where outputs go")
         return value

@@ -2,13 +2,14 @@
 
 A store's score in a round is the weighted sum of the logarithms of its figures, greater is better:
 the weighted product of multiple-criteria decisions (Triantaphyllou, *Multi-criteria Decision Making
-Methods*, 2000, section 2.2.2). So errors of one trial's figures may be correlated, counts have no
-error, and units do not matter. `standing` picks each store's deployment, `model` gives the errors.
+Methods*, 2000, section 2.2.2). So units do not matter, and errors of one trial's figures may be
+correlated. Counts have no error. `standing` picks each store's deployment, `model` gives the
+errors.
 
 "Take X" where X is shown to be better than every other store, each by a test of its own, and at
 least 1.2 times as good. Else "A or B", without the stores that are at least 1.2 times worse and
-shown to be worse by a simultaneous test of all gaps. How certain: for every named store, how likely
-it is that no other store is more than 1.2 times as good.
+shown to be worse by one simultaneous test of all differences. How certain: for every named store,
+how likely it is that no other store is more than 1.2 times as good.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Query plans: whether the store or the client answered a query, by which call, with which index.
 
-Clients record it; workload `measures` (``mv > ?``) has one record per client, step, query and
-selectivity.
+Clients record it: in the workload named `measures` once per client, step, query and
+selectivity (the share of readings above a threshold).
 """
 
 from __future__ import annotations

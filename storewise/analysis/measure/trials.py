@@ -48,8 +48,9 @@ def measure(
 ) -> Measured:
     """The figures of some trials from all their parts, logs and samples.
 
-    `inputs` are those of the study. `rows` has the columns of the result schema. A log is read only
-    if `totals` lacks its sums: (trial, phase) -> payloads by tag.
+    `inputs` are those of the study. `rows` has the columns of the result schema. `totals` maps
+    (trial, phase) to the sums of its logs (payloads by tag); a log is read only if they are missing
+    there.
     """
     clients = {(p.trial, p.phase): (threads_of(p), processes_of(p)) for p in parts}
     samples = Reduction(rows, whole_phases(parts), clients)

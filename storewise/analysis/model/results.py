@@ -36,8 +36,8 @@ class OfTrials:
 class Measured(OfTrials):
     """Figures of trials; the functions that make the tables describe their columns.
 
-    `trials` has trial, repeat, phases, host; `measures` has no parameters of steps, which are in
-    `parameters` and `conditions`.
+    `trials` has trial, repeat, phases, host; the parameters of steps are in
+    `parameters` and `conditions`, not in `measures`.
     """
 
     trials: pd.DataFrame

@@ -227,8 +227,8 @@ def _terms(design: Design, spec: Specification) -> tuple[list[Term], dict[str, s
     for term, why in left_out.items():
         if len(term) == 1:
             raise AnalysisError(
-                f"factor {term[0]}: {why}; leave it out, give repeats, or take a factor of many "
-                "levels as a number (--numeric)"
+                f"factor {term[0]}: {why}; leave it out, measure repeats, or treat a factor of "
+                "many levels as numeric (--numeric)"
             )
         if spec.strict:
             raise AnalysisError(

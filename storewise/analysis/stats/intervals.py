@@ -47,10 +47,10 @@ def holm_adjusted(p: Sequence[float | None] | Floats) -> Floats:
     """p of a family of tests adjusted by Holm's method (*Scandinavian Journal of Statistics* 6,
     1979).
 
-    In ascending order each p is multiplied by the number of tests from it on, raised to the
-    adjusted p before it if that is greater, and limited to 1. A test without p (None, nan) becomes
-    nan and does not count. `statsmodels` has the same, but each of its calls collects garbage, 50
-    ms for every family.
+    In ascending order each p is multiplied by the number of tests not yet passed (itself included),
+    raised to the adjusted p before it if that is greater, and limited to 1. A test without p (None,
+    nan) becomes nan and does not count. `statsmodels` has the same, but each of its calls collects
+    garbage, 50 ms for every family.
     """
     adjusted = np.array(p, dtype=float)
     tested = np.flatnonzero(~np.isnan(adjusted))

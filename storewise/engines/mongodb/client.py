@@ -147,7 +147,7 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
     def _replace_existing(
         self, kind: Kind, raw: Sequence[RawBSONDocument], error: BulkWriteError
     ) -> None:
-        """Replace the documents whose ids exist; any other error is raised."""
+        """Replace the documents whose ids exist already; raises `error` if it is any other."""
         problems = error.details["writeErrors"]
         if error.details["writeConcernErrors"] or {p["code"] for p in problems} != {_DUPLICATE_KEY}:
             raise error

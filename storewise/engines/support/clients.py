@@ -120,8 +120,8 @@ class ProcessClient(Client, Generic[State, Form]):
             raise EngineError(f"{self.engine_name}: this client is closed")
 
     def _writing(self, verb: str) -> State:
-        """The state of the process, before a write; EngineError if this client is closed or was
-        connected to read."""
+        """The connection of the process, for the write `verb`; EngineError if this client is closed
+        or was connected only to read."""
         if self._shared.mode != "write":
             raise EngineError(
                 f"{self.engine_name}: {verb} needs a client that is connected to write"

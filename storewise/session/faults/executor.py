@@ -132,7 +132,9 @@ class FaultExecutor:
     def _slow(self, order: NodeOrder) -> dict[str, float]:
         slow = Slow.model_validate(order.slow)
         if self._slowing is not None:
-            raise EngineError(f"{self._name}: is slowed already ({self._slowing.slow.words()})")
+            raise EngineError(
+                f"{self._name}: is slowed already, end that first ({self._slowing.slow.words()})"
+            )
         slowing = Slowing(self._server.node, slow, self._server.log)
         begin = time.monotonic()
         slowing.start(self._check)

@@ -273,7 +273,7 @@ _CHROMOSOME_TEXT = re.compile(
 def _bracketed(key: str, description: str) -> str | None:
     """X of the first `[key=X]`.
 
-    An expression would look for the bracket's end anew from each of many `[key=`.
+    A regular expression would search for the closing bracket again from each of many `[key=`.
     """
     start = description.find(f"[{key}=")
     while start >= 0:

@@ -169,7 +169,7 @@ def _values(columns: Columns, form: _Type, column: str) -> tuple[_Type, tuple[It
 
 
 def _texts(columns: Columns) -> list[bytes]:
-    """The elements `q`, `gene` and `chr` of each row, and the end of its document."""
+    """The last bytes of each row's BSON document: its elements `q`, `gene` and `chr`."""
     rows = len(columns)
     names = map(
         _names,

@@ -15,7 +15,7 @@ _Bytes = bytes
 
 
 class Listed(NamedTuple):
-    """A file as it was listed; of an object `mtime_ns` is `listing.Stat`'s."""
+    """A file or object as it was listed; `mtime_ns` of an object tells its ETag, too (`s3.uri`)."""
 
     path: str
     bytes: int

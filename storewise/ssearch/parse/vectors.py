@@ -324,7 +324,7 @@ class _Window:
     def _numbers(
         self, places: Integers, lengths: Integers, kind: pa.DataType, allowed: bytes
     ) -> npt.NDArray[Any]:
-        """The numbers of each row; ValueError where one is none."""
+        """The numbers of each row; ValueError if one is not a number."""
         ends, text = self._texts(places, lengths, allowed)
         if not len(text):
             return np.empty(places.shape)

@@ -106,7 +106,7 @@ class _Inserts:
         return count
 
     def _remaining(self, files: Sequence[InputFile]) -> Iterator[tuple[Part, dict[str, Any]]]:
-        """Parts that no earlier step has stored, each with the note on its file."""
+        """Parts that no earlier step has stored, each with the record of its file's progress."""
         context = self._context
         earlier = {n["stored"]: n["documents"] for n in context.before if "stored" in n}
         with fetched_ahead(files):

@@ -141,6 +141,8 @@ def test_what_was_given_up_for_its_host_is_planned_again_by_the_next_command(stu
         give_up(study, RESULTS, trial, attempts(study, RESULTS, START)[trial])
     assert given_up(study, RESULTS, START) == ids
     assert given_up(study, RESULTS, START + 1) == ids[1:], "its store is to blame"
+    mended = study.model_copy(update={"allow_open_ports": True})
+    assert given_up(mended, RESULTS, START + 1) == []
     forget(study, RESULTS)
     forget(study, RESULTS)
     assert lost_trials(study, RESULTS, START) is None

@@ -76,8 +76,8 @@ def test_how_many_hosts_a_job_has_or_that_nobody_says(commands):
     commands.answer = lambda words: ("3\n", "", 0)
     assert slurm.number_of_hosts("7") == 3
     for answer, words in (
-        (lambda words: ("3\n", "Socket timed out", 1), "job 7: Socket timed out"),
-        (lambda words: ("\n", "", 0), "job 7: no output"),
+        (lambda words: ("3\n", "Socket timed out", 1), "job 7 runs.*Socket timed out"),
+        (lambda words: ("\n", "", 0), "job 7 runs.*no output"),
         (raising(subprocess.TimeoutExpired("squeue", 30)), "timed out after 30 seconds"),
     ):
         commands.answer = answer
