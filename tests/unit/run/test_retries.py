@@ -82,7 +82,7 @@ def test_a_trial_has_its_attempts_in_each_command(study, ids, retries, earlier):
     assert mark == {
         **{"trial": ids[0], "factors": study.trials()[0].factors, "repeat": 1},
         **{"attempts": retries + 1, "reason": BROKEN, "log_tail": "tail", "host_fault": False},
-        "at": START + 9,
+        **{"at": START + 9, "study": mark["study"]},
     }
 
 
