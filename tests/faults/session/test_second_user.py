@@ -117,6 +117,8 @@ def test_what_another_user_can_do_to_a_server_that_asks_nobody_is_what_we_say(
             done = '"protocol buffers: delete a key", "in": true'
             wait_until(lambda: attempts.log.read_text().count(done) > 1, 120, "a round of tries")
             wait_until(lambda: " 403 " in attempts.log.read_text(), 120, "a try by HTTP")
+        else:
+            wait_until(lambda: "list tables" in attempts.log.read_text(), 120, "a round of tries")
     assert ports <= attempts.reached()
     inside = {e["tried"] for e in attempts.entries if e["in"]}
     assert inside <= OPEN[name]
