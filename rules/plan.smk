@@ -74,6 +74,7 @@ def check_plan(plan):
             preflight.check_cores(trials, STUDY, cores, threads)
         else:
             preflight.check_jobs(trials, STUDY, workflow.nodes)
+            preflight.check_groups(STUDY, workflow.group_settings.overwrite_groups)
         told += [
             too_few_repeats(STUDY),
             preflight.unused_scheduler(trials) if workflow.local_exec else None,

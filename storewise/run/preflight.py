@@ -106,6 +106,16 @@ def unused_scheduler(trials: Iterable[Trial]) -> str | None:
     )
 
 
+def check_groups(study: Study, groups: Mapping[str, str]) -> None:
+    """Refuse groups (rule -> group, of the profile) of workers that share jobs: a group has one
+    host, and these workers want one each."""
+    if study.workers_per_job > 1 and {"load", "phase"} & groups.keys():
+        raise ConfigError(
+            f"`workers_per_job: {study.workers_per_job}` puts each worker on a host of its "
+            "own, and the profile's `groups` puts the jobs of a trial on one host: use one of them"
+        )
+
+
 def check_host_classes(
     trials: Iterable[Trial], study: Study, classes: Mapping[str, NodeClass]
 ) -> None:

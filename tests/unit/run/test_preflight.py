@@ -26,6 +26,14 @@ def study(text):
     return load_study("s.yaml")
 
 
+def test_workers_that_share_jobs_are_in_no_group():
+    preflight.check_groups(study("factors: {workers: 4}\n"), {"load": "trial"})
+    shared = study("factors: {workers: 4}\nworkers_per_job: 2\n")
+    preflight.check_groups(shared, {"node": "nodes"})
+    with pytest.raises(ConfigError, match=r"workers_per_job: 2.*use one of them"):
+        preflight.check_groups(shared, {"load": "trial"})
+
+
 def test_a_trial_is_measured_whole():
     files = [f"results/s/trials/t/read.{k}.parquet" for k in range(6)]
     preflight.check_whole("t", files, [*files, "live/t/session.json"])
