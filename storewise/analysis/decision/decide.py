@@ -6,10 +6,10 @@ Methods*, 2000, section 2.2.2). So units do not matter, and errors of one trial'
 correlated. Counts have no error. `standing` picks each store's deployment, `model` gives the
 errors.
 
-"Take X" where X is shown to be better than every other store, each by a test of its own, and at
-least 1.2 times as good. Else "A or B", without the stores that are at least 1.2 times worse and
-shown to be worse by one simultaneous test of all differences. How certain: for every named store,
-how likely it is that no other store is more than 1.2 times as good.
+"Take X" if X is at least 1.2 times as good as every other store and significantly better than
+each, in separate tests. Else "A or B", without the stores that are at least 1.2 times worse and
+significantly worse in a simultaneous test of all differences. The certainty follows from the
+probability, for every named store, that no other store is more than 1.2 times as good.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer. Frames are indexed by store, best score first; empty if no store is judged."""
+    """The decision. Frames are indexed by store, best score first; empty if no store is judged."""
 
     sentence: str
     sure: str
     """good, fair or low."""
     why: Sequence[str]
-    """Why `sure` is not higher, in short phrases."""
+    """Reasons why `sure` is not higher, in short phrases."""
     reasons: Sequence[str]
     """Further remarks, as sentences."""
     aside: Mapping[str, str]
-    """Store -> why it is not judged."""
+    """Store -> the reason why it is not judged."""
     chance: float = np.nan
     """The least chance, over the named stores, that no other is over 1.2 times as good."""
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -76,17 +76,17 @@ class Decision:
         return [] if self.table.empty else list(map(str, self.table.index[self.table["named"]]))
 
     def deployed(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The rows (with store and deployment) of the deployments with which stores are judged."""
+        """The rows whose deployment is the one that their store is judged with."""
         if self.table.empty:
             return rows
-        own = rows["store"].map(self.table["deployment"].to_dict()).fillna(rows["deployment"])
-        kept: pd.DataFrame = rows[rows["deployment"] == own]
+        judged = rows["store"].map(self.table["deployment"].to_dict()).fillna(rows["deployment"])
+        kept: pd.DataFrame = rows[rows["deployment"] == judged]
         return kept
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The result of `judge` for k stores, in their order."""
+    """The result of `judge` for k stores, in the order of the scores' rows."""
 
     fit: Fit
     best: int
@@ -104,34 +104,34 @@ def judge(
 ) -> Judgement:
     """Apply the rule to scores (settings x rounds, natural logarithms, nan if missing).
 
-    The first `k` rows are the stores; `tries` is the number of settings from which each was chosen
-    (default 1). `counts`: the scores are of counts only and have no error. Without repeats no
-    store is better than another.
+    The first `k` rows are the stores; `tries[i]` is the number of settings from which store i was
+    chosen (default 1). `counts`: all scores are counts, which have no error. Without repeats no
+    store is significantly better than another.
     """
-    found = fit(scores, k)
-    k = len(found.mean)
+    fitted = fit(scores, k)
+    k = len(fitted.mean)
     if counts:
-        found = Fit(found.mean, found.gap, 0 * found.gap, 0 * found.mean, np.full(k, np.inf))
+        fitted = Fit(fitted.mean, fitted.gap, 0 * fitted.gap, 0 * fitted.mean, np.full(k, np.inf))
     choices = np.array(tries or [1] * k)
-    best = int(found.mean.round(9).argmax())  # the first of equal stores
-    freedom = np.minimum(found.freedom[:, None], found.freedom)
+    best = int(fitted.mean.round(9).argmax())  # the first of equal stores
+    freedom = np.minimum(fitted.freedom[:, None], fitted.freedom)
     t = q = np.full(k, np.nan)
-    if k > 1 and found.freedom.min() > 0:
+    if k > 1 and fitted.freedom.min() > 0:
         of_best = int(choices[best])
         t = np.array([student(df, of_best) for df in freedom[best].tolist()])
         q = np.maximum(t, [tukey(df, of_best, k) for df in freedom[best].tolist()])
-    behind = found.gap[best] >= np.log(WORTH) - ROUNDING
-    named = ~(behind & (found.gap[best] > t * found.error[best]))
+    behind = fitted.gap[best] >= np.log(WORTH) - ROUNDING
+    named = ~(behind & (fitted.gap[best] > t * fitted.error[best]))
     if named.sum() > 1:
-        named = ~(behind & (found.gap[best] > q * found.error[best]))
-    distance = (np.log(WORTH) + ROUNDING + found.gap) / np.maximum(found.error, ROUNDING)
+        named = ~(behind & (fitted.gap[best] > q * fitted.error[best]))
+    distance = (np.log(WORTH) + ROUNDING + fitted.gap) / np.maximum(fitted.error, ROUNDING)
     # The best of many settings looks better than it is (multiple comparisons).
-    doubt = choices[:, None] * stdtr(np.where(freedom > 0, freedom, np.nan), -distance)
-    doubt[np.diag_indices(k)] = 0.0
-    chance = 1 - doubt.max(axis=1).clip(max=1) if k > 1 else np.array([np.nan])
+    risk = choices[:, None] * stdtr(np.where(freedom > 0, freedom, np.nan), -distance)
+    risk[np.diag_indices(k)] = 0.0
+    chance = 1 - risk.max(axis=1).clip(max=1) if k > 1 else np.array([np.nan])
     least = chance[named].min()
     sure = next((name for name, needed in SURE.items() if least >= needed), "low")
-    return Judgement(found, best, named, chance, sure, t)
+    return Judgement(fitted, best, named, chance, sure, t)
 
 
 def decide(
@@ -141,9 +141,9 @@ def decide(
 ) -> Decision:
     """Choose the store to take.
 
-    `measures` has a row per trial and criterion: store, deployment and clients (in words), volume
-    (a share of all data; nan: all), criterion, round, value (in any unit, the same for all stores;
-    nan: not measured). The order of rows does not matter.
+    `measures` has a row per trial and criterion: store, deployment and clients (text), volume
+    (share of all data, 0 to 1; nan: all), criterion, round, value (in one unit for all stores; nan:
+    not measured). The order of rows does not matter.
     """
     conditions = conditions or Conditions()
     of_stores = measures[~measures["store"].isin(list(conditions.no_stores))]
@@ -153,39 +153,39 @@ def decide(
     standing = list(field.stores.values())
     counts = all(criteria[name].counted for name in field.weights)
     caps = _caps(field, criteria, conditions, counts=counts)
-    told = [*field.notes, *(f"{s} is not judged: {w}." for s, w in field.aside.items())]
+    remarks = [*field.notes, *(f"{s} is not judged: {w}." for s, w in field.aside.items())]
     losses = _losses(conditions.crashes)
     if not standing:
-        words = f"No store can be judged.{losses}"
-        return Decision(words, "low", list(caps), told, field.aside)
+        sentence = f"No store can be judged.{losses}"
+        return Decision(sentence, "low", list(caps), remarks, field.aside)
     names = pd.Index(list(field.stores), name="store")
     weights = np.array(list(field.weights.values()))
     scores = np.array([weights @ one.parts for one in standing])
     rows = np.vstack([scores, *(one.others for one in standing)])
-    found = judge(rows, len(standing), [one.tries for one in standing], counts=counts)
-    best, known, apart = names[found.best], ~np.isnan(scores), []
+    judgement = judge(rows, len(standing), [one.tries for one in standing], counts=counts)
+    best, measured, unpaired = names[judgement.best], ~np.isnan(scores), []
     if not counts:
-        alike = (known & known[found.best]).any(axis=1)
-        apart = [str(store) for store in names[~alike]]
-    ratio = -found.fit.gap[found.best]
-    half = found.t * found.fit.error[found.best] * (np.nan if counts else 1.0)
-    half[found.best] = np.nan
+        shared = (measured & measured[judgement.best]).any(axis=1)
+        unpaired = [str(store) for store in names[~shared]]
+    ratio = -judgement.fit.gap[judgement.best]
+    half = judgement.t * judgement.fit.error[judgement.best] * (np.nan if counts else 1.0)
+    half[judgement.best] = np.nan
     table = pd.DataFrame(
         {
             "score": np.exp(ratio),
             "low": np.exp(ratio - half),
             "high": np.exp(ratio + half),
-            "chance": found.chance,
-            "named": found.named,
+            "chance": judgement.chance,
+            "named": judgement.named,
             "n": (~np.isnan(scores)).sum(axis=1),
             "deployment": [one.deployment for one in standing],
         },
         index=names,
     ).sort_values("score", ascending=False, kind="stable", key=lambda score: score.round(9))
-    chance = float(found.chance[found.named].min())
-    doubts = {"differences may be chance": found.sure} if chance < SURE["good"] else {}
-    if apart:
-        doubts[f"measured in different runs: {best}, {', '.join(apart)}"] = "low"
+    chance = float(judgement.chance[judgement.named].min())
+    doubts = {"differences may be chance": judgement.sure} if chance < SURE["good"] else {}
+    if unpaired:
+        doubts[f"measured in different runs: {best}, {', '.join(unpaired)}"] = "low"
     caps = doubts | caps
     at_least = "The chance that no other store is over 1.2 times as good: at least {:g} %."
     likely = [] if np.isnan(chance) else [at_least.format(np.floor(1000 * chance) / 10)]
@@ -193,9 +193,9 @@ def decide(
     rounds = pd.concat(parts, names=["store", "round"]).set_axis(list(field.weights), axis=1)
     return Decision(
         _sentence(list(table.index[table["named"]]), field) + losses,
-        max([found.sure, *caps.values()], key=list(SURE).index),
+        max([judgement.sure, *caps.values()], key=list(SURE).index),
         list(caps),
-        [*likely, *told],
+        [*likely, *remarks],
         field.aside,
         chance,
         table,
@@ -207,7 +207,7 @@ def decide(
 def _caps(
     field: Field, criteria: Mapping[str, Criterion], conditions: Conditions, *, counts: bool
 ) -> dict[str, str]:
-    """Condition that scores do not show -> the highest level of `sure` that it allows."""
+    """Condition that scores do not show -> the highest certainty (`sure`) that it allows."""
     rounds = [(~np.isnan(one.parts[0])).sum() for one in field.stores.values()]
     caps = {}
     if not counts and rounds and max(rounds) == 1:
@@ -220,17 +220,17 @@ def _caps(
 
 
 def _losses(crashes: Mapping[str, tuple[int, int]]) -> str:
-    """The number of crashes that lost documents, in words; two stores with p of the difference."""
-    known = [(store, k, n) for store, (k, n) in sorted(crashes.items()) if n > 0]
-    words = ", ".join(f"{store} in {k} of {n}" for store, k, n in known)
-    if len(known) == 2:
-        p = float(stats.fisher_exact([[k, n - k] for _, k, n in known]).pvalue)
+    """Crashes with lost documents per store, as text; for two stores with p of the difference."""
+    observed = [(store, k, n) for store, (k, n) in sorted(crashes.items()) if n > 0]
+    words = ", ".join(f"{store} in {k} of {n}" for store, k, n in observed)
+    if len(observed) == 2:
+        p = float(stats.fisher_exact([[k, n - k] for _, k, n in observed]).pvalue)
         words += f" (Fisher's exact test: p = {p:.2g})"
-    return f" Crashes that lost documents: {words}." if known else ""
+    return f" Crashes that lost documents: {words}." if observed else ""
 
 
 def _sentence(named: Sequence[str], field: Field) -> str:
-    """The answer, with the deployment of a store that has several."""
+    """The answer; a store with several deployments is named with the judged one."""
     standing = [(store, field.stores[store]) for store in named]
     words = [f"{s} ({one.deployment})" if one.several else s for s, one in standing]
     if len(field.stores) == 1:

@@ -39,36 +39,36 @@ class Fit:
     """Estimates for k stores, on natural logarithms; errors are nan without repeats."""
 
     mean: Floats  # (k,)
-    gap: Floats  # (k, k): how much the row is better than the column
+    gap: Floats  # (k, k): score of the row minus score of the column
     error: Floats  # (k, k): standard error of the gap
     mean_error: Floats  # (k,): standard error of the mean, of a model without rounds
     freedom: Floats  # (k,): degrees of freedom of the variance; a gap has the fewer of its two
 
 
 def fit(scores: Floats, k: int | None = None, *, rounds: bool = True) -> Fit:
-    """Fit scores (settings x rounds, nan where there is none; each row has at least one).
+    """Fit scores (settings x rounds; nan: not measured; each row has at least one value).
 
-    The first `k` rows are the stores; the rest only adds to the estimate of the error. There is no
-    round effect (it stays in the error) if `rounds` is false, if it would leave fewer than MIN_DF
-    degrees of freedom, or if rounds have no setting in common.
+    The first `k` rows are the stores; other rows only help to estimate the error. There is no round
+    effect (it stays in the error) if `rounds` is false, if it would leave fewer than MIN_DF degrees
+    of freedom, or if rounds have no setting in common.
 
     A gap is a weighted sum of scores. Its variance is the sum of squared weights times variances.
     """
-    known = ~np.isnan(scores)
+    measured = ~np.isnan(scores)
     k = len(scores) if k is None else k
-    row, z, n = np.nonzero(known)[0], scores[known], known.sum(axis=1)
-    design, weights, own_df = _design(known.tobytes(), known.shape, rounds)
+    row, z, n = np.nonzero(measured)[0], scores[measured], measured.sum(axis=1)
+    design, weights, own_df = _design(measured.tobytes(), measured.shape, rounds)
     estimates, freedom = weights @ z, len(z) - len(weights)
     mean = estimates[:k]
     gap = mean[:, None] - mean
     if freedom == 0:
         return Fit(mean, gap, np.full((k, k), np.nan), np.full(k, np.nan), np.zeros(k))
     squares = np.bincount(row, (z - design @ estimates) ** 2)
-    own = np.where(n > 1, squares / np.maximum(own_df, ROUNDING), 0.0)
-    others = (squares.sum() - squares) / np.maximum(freedom - own_df, ROUNDING)
+    own_variance = np.where(n > 1, squares / np.maximum(own_df, ROUNDING), 0.0)
+    other_variance = (squares.sum() - squares) / np.maximum(freedom - own_df, ROUNDING)
     limit = np.array([_f(UNEQUAL / k**2, df, round(freedom - df, 6)) for df in own_df.tolist()])
-    unequal = (n > 1) & (own > limit * others) & (own > ROUNDING**2)
-    variance = np.maximum(squares.sum() / freedom, own)[row]
+    unequal = (n > 1) & (own_variance > limit * other_variance) & (own_variance > ROUNDING**2)
+    variance = np.maximum(squares.sum() / freedom, own_variance)[row]
     return Fit(
         mean,
         gap,
@@ -80,18 +80,18 @@ def fit(scores: Floats, k: int | None = None, *, rounds: bool = True) -> Fit:
 
 @lru_cache(maxsize=1024)
 def _design(known: bytes, shape: tuple[int, int], rounds: bool) -> tuple[Floats, Floats, Floats]:
-    """The design (scores x estimates), the weights of scores in estimates (those of rows first),
-    and each row's share of the degrees of freedom: the sum of 1 - leverage of its scores."""
-    there = np.frombuffer(known, dtype=bool).reshape(shape)
-    row, at = np.nonzero(there[:, there.any(axis=0)])
+    """(design, weights, df): the design matrix (scores x estimates), its pseudoinverse, and each
+    row's share of the degrees of freedom: the sum of 1 - leverage of its scores."""
+    measured = np.frombuffer(known, dtype=bool).reshape(shape)
+    row, column = np.nonzero(measured[:, measured.any(axis=0)])
     design = (row[:, None] == np.arange(shape[0])).astype(float)
     # Centred: the coefficient of a row is its mean over all rounds.
-    n_rounds = int(at.max()) + 1
-    effects = (at[:, None] == np.arange(1, n_rounds)) - 1 / n_rounds
-    whole = np.hstack([design, effects])
-    connected = np.linalg.matrix_rank(whole) == whole.shape[1]
-    if rounds and connected and len(row) - whole.shape[1] >= MIN_DF:
-        design = whole
+    n_rounds = int(column.max()) + 1
+    effects = (column[:, None] == np.arange(1, n_rounds)) - 1 / n_rounds
+    full = np.hstack([design, effects])
+    connected = np.linalg.matrix_rank(full) == full.shape[1]
+    if rounds and connected and len(row) - full.shape[1] >= MIN_DF:
+        design = full
     weights = np.linalg.pinv(design)
     own_df = np.bincount(row, 1 - (design * weights.T).sum(axis=1)).astype(float).round(6)
     return design, weights, own_df
@@ -105,7 +105,7 @@ def _f(alpha: float, df: float, others: float) -> float:
 @lru_cache(maxsize=4096)
 def student(freedom: float, tries: int) -> float:
     """Critical value of Student's t, two-sided at ALPHA, in standard errors; Bonferroni-adjusted
-    for the best of `tries` settings."""
+    for a store that was chosen from `tries` settings."""
     return float(stats.t.isf(ALPHA / 2 / tries, freedom))
 
 
@@ -119,21 +119,21 @@ def tukey(freedom: float, tries: int, stores: int) -> float:
 def balanced(k: int, n: int, tries: list[int]) -> dict[str, Any]:
     """Critical values for k stores with n complete rounds each, for scripts without SciPy.
 
-    ``freedom``: of the pooled variance (0: no test is possible); ``rounds``: whether rounds have
-    an effect of their own; ``limit``: how many times the others' variance a store's own must be to
-    count as larger; ``t`` and ``tukey``: critical values, pairs for each of `tries` (those with the
-    pooled degrees of freedom, and with a store's own).
+    ``freedom``: of the pooled variance (0: no test is possible); ``rounds``: whether the model has
+    a round effect; ``limit``: the ratio of a store's variance to the others' above which it counts
+    as larger; ``t`` and ``tukey``: critical values, a pair for each of `tries` (for the pooled
+    degrees of freedom, and for a store's own).
     """
-    whole = (k - 1) * (n - 1)
-    rounds = whole >= MIN_DF
-    freedom = whole if rounds else k * (n - 1)
+    freedom_with_rounds = (k - 1) * (n - 1)
+    rounds = freedom_with_rounds >= MIN_DF
+    freedom = freedom_with_rounds if rounds else k * (n - 1)
     if k < 2 or freedom < 1:
         return {"freedom": 0, "rounds": False, "limit": 0.0, "t": [], "tukey": []}
-    own = min(n - 1, freedom)
+    own_freedom = min(n - 1, freedom)
     return {
         "freedom": freedom,
         "rounds": rounds,
         "limit": _f(UNEQUAL / k**2, freedom / k, round(freedom - freedom / k, 6)),
-        "t": [[student(df, one) for df in (freedom, own)] for one in tries],
-        "tukey": [[tukey(df, one, k) for df in (freedom, own)] for one in tries],
+        "t": [[student(df, n_tries) for df in (freedom, own_freedom)] for n_tries in tries],
+        "tukey": [[tukey(df, n_tries, k) for df in (freedom, own_freedom)] for n_tries in tries],
     }

@@ -39,9 +39,9 @@ from storewise.errors import AnalysisError
 
 RESIDUAL = "Residual"
 COLUMNS = ("term", "df", "sum_sq", "f", "p", "eta_sq_partial", "omega_sq")
-#: Residual sum of squares, as a share of that of the response itself, that is mere rounding.
+#: Residual sum of squares over that of the response: at or below this it is rounding error.
 ROUNDING = 1e-24
-#: Why a term cannot be told from those before it.
+#: Reason for leaving out a term that is aliased with earlier terms.
 ALIASED = "its levels go together with those of the terms before it, or cells of it have no rows"
 #: The factors of a term; several are an interaction.
 Term = tuple[str, ...]
@@ -52,13 +52,12 @@ class Specification:
     """The response, the factors and the options of an analysis of variance.
 
     `numeric` factors enter as numbers (a straight line), all others as levels. `log` takes the
-    natural logarithm of the response (None, of a study: where all values are positive). `repeats`
-    counts each row so many times, for rows that are means of so many equal repeats. `typ` is that
-    of the sums of squares. `robust` takes F and p from the covariance HC3 (MacKinnon and White
-    1985; Long and Ervin, *The American Statistician* 54, 2000), while the sums of squares and
-    effect sizes stay the ordinary ones. `tukey` is a
-    factor whose levels are compared in pairs. `order` is that of the highest interactions in the
-    model, all by default; with `strict` those that the rows cannot carry are an error.
+    natural logarithm of the response (None: if all values are positive). `repeats` is the number of
+    equal repeats of which each row is the mean. `typ` is the type of the sums of squares (1, 2 or
+    3). `robust` takes F and p from the covariance HC3 (MacKinnon and White 1985; Long and Ervin,
+    *The American Statistician* 54, 2000); sums of squares and effect sizes stay ordinary. `tukey`
+    is a factor whose levels are compared in pairs. `order` is the highest order of interactions,
+    all by default; with `strict`, interactions that cannot be estimated are an error.
     """
 
     response: str
@@ -75,35 +74,35 @@ class Specification:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """The rows as statsmodels' formulas have them, under names of our own: those of factors may be
-    anything. `columns` has the name of each factor; those of levels are categories."""
+    """The rows for statsmodels' formulas. `columns` maps factor to column: formulas do not allow
+    every name of a factor. Factors of levels are categories."""
 
     data: pd.DataFrame
     columns: Mapping[str, str]
 
     def levels(self, factor: str) -> Sequence[Any]:
-        """The levels of a factor; none of a number."""
+        """The levels of a factor; empty for a numeric factor."""
         values = self.data[self.columns[factor]]
         return list(values.cat.categories) if values.dtype == "category" else []
 
     def name(self, term: Term) -> str:
-        """A term in a formula."""
+        """The text of a term in a formula."""
         columns = ((f, self.columns[f]) for f in term)
         return ":".join(f"C({name}, Sum)" if self.levels(f) else name for f, name in columns)
 
     def model(self, terms: Iterable[Term], data: pd.DataFrame) -> Any:
-        """The model of these terms, not yet fitted."""
+        """The model with these terms, not yet fitted."""
         return OLS.from_formula("y ~ " + " + ".join(map(self.name, terms)), data)
 
 
 @dataclass(frozen=True, slots=True)
 class Variance:
-    """A table of variance with what its reader must know.
+    """The table of an analysis of variance, and checks of its assumptions.
 
-    `table` has COLUMNS, a row per term in their order, the residual last, which has neither F nor
-    effect sizes; `terms` are the factors of each. `left_out` maps interactions that the rows cannot
-    carry to the reason. `normality` and `equal_variance` are p of the residuals. `freedom` and `n`
-    count before any repeats.
+    `table` has COLUMNS and a row per term; the last row is the residual, without F and effect
+    sizes. `terms` has the factors of each term. `left_out` maps interactions that cannot be
+    estimated to the reason. `normality` and `equal_variance` are p of tests of the residuals.
+    `freedom` and `n` count each row once, without `repeats`.
     """
 
     table: pd.DataFrame
@@ -118,19 +117,19 @@ class Variance:
 
     @property
     def inflation(self) -> float:
-        """The factor by which each F grows if each row is counted `repeats` times."""
+        """The factor by which each F is larger because each row counts `repeats` times."""
         return float(self.fitted.df_resid) / self.freedom
 
 
 def analysis_of_variance(table: pd.DataFrame, spec: Specification) -> Variance:
-    """The table of variance of the response over the factors, one row of `table` per observation.
+    """The analysis of variance of the response; `table` has one row per observation.
 
-    Raises AnalysisError if the rows are too few for these factors.
+    Raises AnalysisError if there are too few rows for these factors.
     """
     if spec.robust and (spec.typ == 1 or spec.repeats > 1):
         raise AnalysisError(
-            "robust tests are of sums of squares of type 2 or 3, and of rows that count once: give "
-            "--robust without --type 1 and without --repeats"
+            "--robust works with sums of squares of type 2 or 3, and without repeats: omit --type "
+            "1 and --repeats"
         )
     design = _design(table, spec)
     terms, left_out = _terms(design, spec)
@@ -138,13 +137,13 @@ def analysis_of_variance(table: pd.DataFrame, spec: Specification) -> Variance:
     once = fitted = design.model(terms, data).fit()
     if once.ssr <= ROUNDING * float((data["y"] ** 2).sum()):
         raise AnalysisError(
-            f"the model fits every {spec.response} exactly, so that nothing is left to hold the "
-            "factors against; give repeats of the same levels, or fewer factors"
+            f"the model fits every {spec.response} exactly: without a residual, factors cannot be "
+            "tested; give repeats of the same levels, or fewer factors"
         )
     if spec.robust and float(once.get_influence().hat_matrix_diag.max()) > 1 - 1e-9:
         raise AnalysisError(
-            "robust tests need at least two rows in each cell: one row has a cell to itself and "
-            "always fits; leave --robust or an interaction away"
+            "robust tests need at least two rows in each cell: the only row of a cell fits "
+            "exactly; omit --robust or an interaction"
         )
     if spec.repeats > 1:
         fitted = design.model(terms, data.loc[data.index.repeat(spec.repeats)]).fit()
@@ -164,7 +163,7 @@ def analysis_of_variance(table: pd.DataFrame, spec: Specification) -> Variance:
 
 
 def _design(table: pd.DataFrame, spec: Specification) -> Design:
-    """The rows of an analysis; AnalysisError where a factor has one level, or rows have none."""
+    """The rows of an analysis; AnalysisError if a factor has one level or no row is left."""
     data = pd.DataFrame({"y": _response(table, spec)})
     columns = {factor: f"f{number}" for number, factor in enumerate(spec.factors)}
     for factor, column in columns.items():
@@ -190,8 +189,7 @@ def _response(table: pd.DataFrame, spec: Specification) -> Floats:
     if spec.log:
         if wrong := int((y <= 0).sum()):
             raise AnalysisError(
-                f"{response}: {wrong} values of 0 or less have no logarithm; leave --log-response "
-                "away"
+                f"{response}: {wrong} values of 0 or less have no logarithm; omit --log-response"
             )
         y = np.log(y)
     if np.ptp(y) == 0:
@@ -200,7 +198,7 @@ def _response(table: pd.DataFrame, spec: Specification) -> Floats:
 
 
 def _terms(design: Design, spec: Specification) -> tuple[list[Term], dict[str, str]]:
-    """The terms that the rows can carry, by order, and those that they cannot with the reason."""
+    """The terms that can be estimated, by order, and the others with the reason."""
     n, every = len(design.data), len(spec.factors)
     width = {factor: max(1, len(design.levels(factor)) - 1) for factor in spec.factors}
     kept: list[Term] = []
@@ -247,8 +245,7 @@ def _table(
     sum_sq, df, mean_square = sums["sum_sq"], sums["df"].astype(int), residual / freedom
     if not np.isfinite([sum_sq, tests["F"], tests["PR(>F)"]]).all():
         raise AnalysisError(
-            "a term cannot be tested: its covariance is singular; leave --robust or an interaction "
-            "away"
+            "a term cannot be tested: its covariance is singular; omit --robust or an interaction"
         )
     columns = (
         [":".join(term) for term in terms],

@@ -1,4 +1,4 @@
-"""Tables of variance for each level of some columns, with their warnings, as text and as JSON."""
+"""Analyses of variance for each level of some columns, with warnings, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ PAIR_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The table of variance of one level of the `by` columns, and the pairs of `spec.tukey`."""
+    """The analysis of variance of one level of the `by` columns, and its pairs (`spec.tukey`)."""
 
     by: Mapping[str, Any]
     spec: Specification
     variance: Variance
     pairs: pd.DataFrame = field(default_factory=pd.DataFrame)
     note: str = ""
-    """What else its reader must know."""
+    """A further remark for the reader."""
 
     @property
     def name(self) -> str:
-        """The levels in words."""
+        """The levels of the group as text."""
         return levels_in_words(self.by)
 
 
 @dataclass(frozen=True, slots=True)
 class Analyses:
-    """The analyses that the rows carry, and of the others why not (name of it, reason)."""
+    """The possible analyses, and the impossible ones as (name, reason)."""
 
     groups: Sequence[Group]
     not_possible: Sequence[tuple[str, str]] = ()
@@ -60,9 +60,9 @@ def one_group(frame: pd.DataFrame, by: Mapping[str, Any], spec: Specification) -
 
 
 def groups(frame: pd.DataFrame, by: Sequence[str], spec: Specification) -> Analyses:
-    """One analysis per level of the `by` columns, in their order; the whole without any.
+    """One analysis per level of the `by` columns, in their order; of all rows if there are none.
 
-    A level that carries none is in `not_possible`; an AnalysisError where no level carries one.
+    Impossible analyses are in `not_possible`; AnalysisError if none is possible.
     """
     possible: list[Group] = []
     not_possible: list[tuple[str, str]] = []
@@ -78,14 +78,13 @@ def groups(frame: pd.DataFrame, by: Sequence[str], spec: Specification) -> Analy
 
 
 def levels_in_words(by: Mapping[str, Any]) -> str:
-    """The name of a group."""
+    """The name of a group: ``engine=sqlite, nodes=3``."""
     return ", ".join(f"{name}={level(value)}" for name, value in by.items())
 
 
 def json_rows(analysed: Sequence[Group], *, pairs: bool = False) -> list[dict[str, Any]]:
-    """The tables as JSON values, one object per term (what the residual has not is null), or per
-    pair of levels: differences are of logarithms where these were taken, and `ratio` is then what
-    the difference means."""
+    """The tables as JSON objects, one per term (null where the residual has no value) or per pair
+    of levels. With `log`, differences are of logarithms and `ratio` is the ratio of the levels."""
     chosen = [group for group in analysed if len(group.pairs)] if pairs else analysed
     return [
         {"by": json_value(group.by), **json_value(row)}
@@ -95,7 +94,7 @@ def json_rows(analysed: Sequence[Group], *, pairs: bool = False) -> list[dict[st
 
 
 def pair_table(group: Group) -> pd.DataFrame:
-    """The pairs of a group with their ratios, which are empty without logarithms."""
+    """The pairs of a group with ratios of levels, which are missing without `log`."""
     table = group.pairs.assign(factor=group.spec.tukey, reject=group.pairs["p_adj"] < ALPHA)
     for ratio, end in (("ratio", "difference"), ("ratio_low", "low"), ("ratio_high", "high")):
         table[ratio] = np.exp(table[end]) if group.spec.log else np.nan
@@ -144,7 +143,7 @@ def _aligned(table: pd.DataFrame, digits: Mapping[str, str]) -> list[str]:
 
 
 def group_warnings(analysed: Sequence[Group]) -> list[str]:
-    """Doubts about the tables, each with its remedy; the same doubt about several groups is one."""
+    """Warnings about the tables, each with a remedy; equal ones of several groups are joined."""
     doubts: dict[str, list[Group]] = {}
     for group in analysed:
         for doubt in _doubts(group):
@@ -158,17 +157,17 @@ def group_warnings(analysed: Sequence[Group]) -> list[str]:
 
 
 def _doubts(group: Group) -> Iterable[str]:
-    """Doubts about one table, those about its residuals excepted."""
+    """Yield warnings about one table, without those about its residuals."""
     spec, variance = group.spec, group.variance
     if group.note:
         yield group.note
     if spec.repeats > 1:
         yield (
             f"each row counts {spec.repeats} times, as the mean of so many equal repeats; the "
-            "variance within repeats is unknown and taken as nothing, so F is too large: "
+            "variance within repeats is unknown and taken as 0, so F is too large: "
             f"{variance.inflation:.3g} times that of the rows counted once"
         )
-    p = dict(zip(variance.terms, variance.table["p"], strict=False))  # but of the residual
+    p = dict(zip(variance.terms, variance.table["p"], strict=False))  # without the residual
     interactions = [term for term in variance.terms if len(term) > 1]
     for name, reason in variance.left_out.items():
         yield f"interaction {name} is left out ({reason}); what it explains is in the residual"
@@ -180,12 +179,12 @@ def _doubts(group: Group) -> Iterable[str]:
 
 
 def _check(analysed: Sequence[Group], of: str, checks: Sequence[float]) -> Iterable[str]:
-    """A warning if residuals of groups fail the check `of`, with p adjusted over all groups."""
+    """Yield a warning if residuals fail the test `of`, with p adjusted over all groups."""
     adjusted = holm_adjusted(checks)
     failed = [group for group, p in zip(analysed, adjusted, strict=True) if p < ALPHA]
     robust = of == "equal variance"
     if failed and not (robust and failed[0].spec.robust):
-        found = "residuals do not spread alike" if robust else "residuals are not normal"
+        found = "residuals have unequal variances" if robust else "residuals are not normal"
         remedies = [] if failed[0].spec.log else ["--log-response"]
         remedies += ["--robust (without --repeats)"] if robust else ["look at the extreme rows"]
         yield (

@@ -24,11 +24,11 @@ def observations(
     numeric: Sequence[str] = (),
     by: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """The columns that an analysis needs, typed, one row per observation, indexed by its line.
+    """The columns for an analysis, one row per observation; the index has the lines of the file.
 
-    A column of numbers has numbers, every other one text; `response` and `numeric` must be numbers.
-    Raises AnalysisError for a file that is no such table, for columns that are not there or are
-    asked for twice, and for cells that are empty or no numbers.
+    Columns with only numbers are numeric, all others text; `response` and `numeric` must be
+    numeric. Raises AnalysisError for a file that is no CSV table, for columns that are missing or
+    given twice, and for cells that are empty or not numeric.
     """
     cells = _cells(path)
     used = [response, *factors, *by]

@@ -1,6 +1,6 @@
-"""Means with their intervals, and p of many tests.
+"""Means with 95 % intervals, and adjusted p of several tests.
 
-The errors of means over repeats are `storewise.analysis.measure.summary`'s.
+`storewise.analysis.measure.summary` computes the standard errors of means over repeats.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from storewise.analysis.common.frames import Floats
 
 #: Confidence level of every interval.
 LEVEL = 0.95
-#: Of what is drawn.
+#: Seed of random draws.
 SEED = 20190601
-#: An interval whose ends differ by more than this factor says hardly anything.
+#: Largest ratio of the ends of an interval that is drawn.
 WIDEST = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean of `n` repeats with the ends of its interval, which are nan where there is none."""
+    """A mean of `n` repeats with the ends of its interval (nan: no interval)."""
 
     n: int
     mean: float
@@ -31,26 +31,25 @@ class Estimate:
     high: float = math.nan
 
     def known(self) -> bool:
-        """Whether there is an interval at all."""
+        """Whether the estimate has an interval."""
         return self.low <= self.high
 
 
 def too_wide(low: float | None, high: float | None) -> bool:
-    """Whether an interval says too little to be drawn: more than WIDEST from end to end, or beyond
-    zero."""
+    """Whether an interval is too wide to draw: it includes 0, or its ends differ by more than the
+    factor WIDEST."""
     if low is None or high is None or not high > low:
         return False
     return low <= 0 or high > WIDEST * low
 
 
 def holm_adjusted(p: Sequence[float | None] | Floats) -> Floats:
-    """p of a family of tests adjusted by Holm's method (*Scandinavian Journal of Statistics* 6,
+    """p of a family of tests, adjusted by Holm's method (*Scandinavian Journal of Statistics* 6,
     1979).
 
-    In ascending order each p is multiplied by the number of tests not yet passed (itself included),
-    raised to the adjusted p before it if that is greater, and limited to 1. A test without p (None,
-    nan) becomes nan and does not count. `statsmodels` has the same, but each of its calls collects
-    garbage, 50 ms for every family.
+    In ascending order, p number i of n is multiplied by n - i + 1, raised to the adjusted p before
+    it if that is greater, and limited to 1. A test without p (None, nan) becomes nan and does not
+    count. `statsmodels` has the same, but each call collects garbage, which takes 50 ms per family.
     """
     adjusted = np.array(p, dtype=float)
     tested = np.flatnonzero(~np.isnan(adjusted))

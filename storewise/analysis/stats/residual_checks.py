@@ -1,4 +1,4 @@
-"""Whether a model's residuals are what the tests of an analysis of variance assume of them."""
+"""Tests of the residuals that an analysis of variance assumes normal, with equal variances."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from scipy import stats
 from storewise.analysis.common.frames import Floats
 from storewise.analysis.stats.models import het_breuschpagan
 
-#: Residuals up to which Shapiro and Wilk's p is exact enough (scipy's own limit).
+#: Most residuals for which scipy's p of Shapiro and Wilk is accurate.
 SHAPIRO = 5000
-#: Residual degrees of freedom, and rows of a cell, from which on residuals are tested.
+#: Fewest residual degrees of freedom, and fewest rows of a cell, for a test of residuals.
 TESTABLE = 3
 
 
 def normality(residuals: Floats, freedom: int) -> float:
-    """p that residuals are normal, nan where they have few degrees of freedom: Shapiro and Wilk
-    (1965) up to 5,000 of them, beyond that the K squared of D'Agostino and Pearson (1973), which
-    needs no table of their number."""
+    """p of a test that residuals are normal; nan for few degrees of freedom. Up to 5,000 residuals:
+    Shapiro and Wilk (1965); above: K squared of D'Agostino and Pearson (1973)."""
     if freedom < TESTABLE:
         return math.nan
     test = stats.shapiro if len(residuals) <= SHAPIRO else stats.normaltest
@@ -28,15 +27,15 @@ def normality(residuals: Floats, freedom: int) -> float:
 
 
 def equal_variance(residuals: Floats, cells: pd.Series | None, estimates: Floats) -> float:
-    """p that residuals spread alike, nan of few: Brown and Forsythe (1974; Levene with medians)
-    over the `cells` (the number of each row's) if each has three rows or more, else Breusch and
-    Pagan (1979; studentized by Koenker 1981) over the model's `estimates`, as Cook and Weisberg
-    (1983) have it.
+    """p of a test that residuals have equal variances; nan for few residuals. If each cell
+    (`cells`: the cell's number for each row) has three rows or more: Brown and Forsythe (1974;
+    Levene with medians). Else Breusch and Pagan (1979; studentized, Koenker 1981) over the model's
+    `estimates`.
 
-    With two rows in a cell both are equally far from its median, so the former says nothing; and
-    over the levels of a factor the latter says nothing where each cell has one row, for the
-    residuals of a level then depend on each other. What it finds is a spread that grows (or falls)
-    with the mean.
+    With two rows in a cell both are equally far from its median, so the first test is useless. The
+    second test uses estimates (Cook and Weisberg 1983) instead of levels, because with one row per
+    cell the residuals of a level depend on each other. It finds a variance that changes with the
+    mean.
     """
     if cells is not None:
         groups = [residuals[cells == cell] for cell in np.unique(cells)]

@@ -22,7 +22,7 @@ from storewise.analysis.common.frames import Floats
 from storewise.analysis.stats.anova import Variance
 from storewise.errors import AnalysisError
 
-#: Of all intervals of a factor together.
+#: Simultaneous confidence level of all intervals of a factor.
 LEVEL = 0.95
 
 
@@ -31,7 +31,7 @@ COLUMNS = ("a", "b", "difference", "low", "high", "p_adj")
 
 
 def tukey(variance: Variance, factor: str, *, robust: bool = False) -> pd.DataFrame:
-    """All pairs of levels of a factor of a fitted model: COLUMNS; AnalysisError for a number."""
+    """All pairs of levels of a factor in a model (COLUMNS); AnalysisError if it is numeric."""
     design, fitted = variance.design, variance.fitted
     if factor not in design.columns:
         raise AnalysisError(f"{factor} is no factor of the model ({', '.join(design.columns)})")
@@ -48,20 +48,20 @@ def tukey(variance: Variance, factor: str, *, robust: bool = False) -> pd.DataFr
     ranges = np.abs(differences) / errors
     adjusted = np.clip(stats.studentized_range.sf(ranges, len(levels), freedom), 0.0, 1.0)
     half = _critical(len(levels), freedom) * errors
-    one, other = zip(*itertools.combinations(levels, 2), strict=True)
-    columns = (one, other, differences, differences - half, differences + half, adjusted)
+    first, second = zip(*itertools.combinations(levels, 2), strict=True)
+    columns = (first, second, differences, differences - half, differences + half, adjusted)
     return pd.DataFrame(dict(zip(COLUMNS, columns, strict=True)))
 
 
 @lru_cache(maxsize=1024)
 def _critical(levels: int, freedom: float) -> float:
-    """The studentized range that so many means exceed by chance in 1 - LEVEL of all cases."""
+    """The quantile LEVEL of the studentized range of that number of levels."""
     return float(stats.studentized_range.ppf(LEVEL, levels, freedom))
 
 
 def _mean_rows(variance: Variance, column: str) -> Floats:
-    """The rows of the design matrix whose estimates are the least-squares means of the levels of a
-    column: the means over all cells of the other factors."""
+    """The rows of the design matrix for the least-squares means of a column's levels: averages over
+    all cells of the other factors."""
     design = variance.design
     places = [design.levels(factor) or [0.0] for factor in design.columns]
     cells = pd.DataFrame(itertools.product(*places), columns=list(design.columns.values()))

@@ -1,6 +1,6 @@
-"""The answer in a few words: which store to take, its rivals, and how certain that is.
+"""The answer in a few words: the store to take, the stores it is compared with, and the certainty.
 
-No interval stands here: intervals are whiskers of the chart, and columns of the verdict's table.
+Intervals are not part of the answer: the chart and the verdict's table show them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from storewise.analysis.verdict.criterion import Criterion, Standing
 from storewise.analysis.verdict.measures import without_server
 from storewise.analysis.verdict.uses import Choice, names_of
 
-#: Reasons that are named beside the answer.
+#: Largest number of reasons that the answer names.
 REASONS = 2
 #: A sentence names a ratio of rates only if each was measured with at least so many operations.
 MIN_OPERATIONS = 10
 
-#: Criterion -> what a store is by it, after "3 x": faster, smaller.
+#: Criterion -> the text after "3 x" for a store that is better by it.
 _BETTER = {
     "load": "faster to load",
     "read": "faster look-ups",
@@ -41,9 +41,9 @@ _BETTER = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`sentence` is what to take, `beside` what it is held against, `use` what counted, `change`
-    the weight that would change it; `reasons` say why the answer is not surer. `uses` are the
-    answers for other priorities."""
+    """The parts of the answer as text. `sentence`: the store to take; `beside`: how it compares
+    with others; `use`: the criteria that counted; `change`: the weight that would change the
+    answer; `reasons`: limits of the certainty; `uses`: the answers for other priorities."""
 
     sentence: str
     beside: str
@@ -55,13 +55,13 @@ class Answer:
 
     @property
     def sureness(self) -> str:
-        """The certainty of the answer with its reason: ``sure: fair (phases shorter than 5 s)``."""
+        """The certainty with its reasons: ``sure: fair (phases shorter than 5 s)``."""
         why = f" ({'; '.join(self.reasons[:REASONS])})" if self.reasons else ""
         return f"sure: {self.sure}{why}"
 
     @property
     def lines(self) -> list[str]:
-        """The answer in two lines."""
+        """The answer as two lines of text."""
         return [f"{self.sentence}   {self.sureness}", self.beside]
 
 
@@ -73,7 +73,7 @@ def answer(
     pays: Mapping[str, Mapping[str, float]],
     uses: Sequence[Choice],
 ) -> Answer:
-    """The answer of a verdict, of which all arguments are parts."""
+    """The answer of a verdict, made from the verdict's other parts."""
     used = sorted((c for c in criteria if c.weight > 0), key=lambda c: -c.weight)
     sentence, names = judged.sentence, judged.named
     if len(judged.table) == 1:
@@ -104,7 +104,7 @@ def answer(
 
 
 def _use(used: Sequence[Criterion]) -> str:
-    """The criteria that counted: ``load, look up and disk, equally``."""
+    """The criteria that counted, as text: ``load, look up and disk, equally``."""
     if not used:
         return ""
     shares = {c.weight for c in used}
@@ -116,11 +116,11 @@ def _use(used: Sequence[Criterion]) -> str:
 
 
 def change(judged: Decision, used: Sequence[Criterion]) -> str:
-    """The smallest change of a single weight that would give another store the score of the best:
-    ``DuckDB instead, if count weighs more than 45 %``.
+    """The smallest change of one weight that would make another store the best, as text: ``DuckDB
+    instead, if count weighs more than 45 %``.
 
-    The gap of two scores is the sum of weights times gaps: it is 0 where the weight of one
-    criterion is minus the sum of the others over its own gap.
+    The difference of two scores is the weighted sum of their differences by criterion. It is 0
+    where one weight times its difference is minus the sum of all other terms.
     """
     if len(judged.named) != 1:
         return ""
@@ -129,18 +129,20 @@ def change(judged: Decision, used: Sequence[Criterion]) -> str:
     least, text = math.inf, ""
     for other in others:
         gaps = means.loc[first] - means.loc[other]
-        for one in used:
-            rest = sum(c.weight * gaps[c.name] for c in used if c is not one)
-            level = -rest / gaps[one.name] if gaps[one.name] else -1.0
-            share = level / (1 - one.weight + level) if level >= 0 and one.weight < 1 else math.inf
-            if share < 1 and abs(share - one.weight) < least:
-                least, way = abs(share - one.weight), "more" if share > one.weight else "less"
-                text = f"{other} instead, if {one.title} weighs {way} than {share * 100:.0f} %"
+        for criterion in used:
+            gap, weight = gaps[criterion.name], criterion.weight
+            terms = sum(c.weight * gaps[c.name] for c in used if c is not criterion)
+            new = -terms / gap if gap else -1.0
+            share = new / (1 - weight + new) if new >= 0 and weight < 1 else math.inf
+            if share < 1 and abs(share - weight) < least:
+                least, change_of = abs(share - weight), "more" if share > weight else "less"
+                limit = f"{change_of} than {share * 100:.0f} %"
+                text = f"{other} instead, if {criterion.title} weighs {limit}"
     return text
 
 
 def _factor(value: float) -> str:
-    """A ratio as people say it: ``60 x``, ``1.7 x``."""
+    """A rounded ratio as text: ``60 x``, ``1.7 x``."""
     if value >= 9.95:
         digits = 10 ** max(0, math.floor(math.log10(value)) - 1)
         return f"{round(value / digits) * digits:,} x"
@@ -152,74 +154,74 @@ def _better(criterion: Criterion) -> str:
 
 
 def times_better(criterion: Criterion, one: Standing, other: Standing) -> float:
-    """The factor by which `one` is better than `other`; NaN if either is 0, too imprecise or
-    measured with fewer than `MIN_OPERATIONS` operations."""
-    mine = max(one.estimate.mean, criterion.least)
-    its = max(other.estimate.mean, criterion.least)
-    if not (mine > 0 and its > 0):
+    """The factor by which `one` is better than `other`; NaN if either figure is 0 or was measured
+    with fewer than `MIN_OPERATIONS` operations."""
+    value = max(one.estimate.mean, criterion.least)
+    other_value = max(other.estimate.mean, criterion.least)
+    if not (value > 0 and other_value > 0):
         return math.nan
     if min(one.finished, other.finished) < MIN_OPERATIONS:
         return math.nan
-    return mine / its if criterion.more else its / mine
+    return value / other_value if criterion.more else other_value / value
 
 
 def _against_files(
     asked: Sequence[Criterion], name: str, pays: Mapping[str, Mapping[str, float]]
 ) -> Iterator[str]:
-    """How much sooner a store answers a question than reading the files again and than the next
-    store, and from how many such questions on it pays."""
+    """Yield at most one sentence: the speed-up of a store over reading the files again and over the
+    next store, and the number of questions from which its load pays."""
     files = title(BASELINE)
-    # What counted first: a reason that was no reason would mislead.
-    for one in sorted(asked, key=lambda c: c.weight == 0):
-        standing, base = one.of(name), one.of(files)
-        if standing is None or base is None or one.unit != "s":
+    # Criteria that counted come first: only these are reasons for the answer.
+    for criterion in sorted(asked, key=lambda c: c.weight == 0):
+        standing, base = criterion.of(name), criterion.of(files)
+        if standing is None or base is None or criterion.unit != "s":
             continue
-        times = times_better(one, standing, base)
+        times = times_better(criterion, standing, base)
         if times >= WORTH:
-            others = [s for s in one.stores if s.label != name]
-            ahead = times_better(one, standing, others[0]) if others else math.nan
-            next_one = f", {_factor(ahead)} than {others[0].label}" if ahead >= WORTH else ""
-            paid = pays.get(name, {}).get(one.name, math.inf)
-            what = f"{one.title[0].upper()}{one.title[1:]}"
-            when = f"; pays from {_asked(paid)} on" if math.isfinite(paid) else ""
-            yield f"{what}: {_factor(times)} faster than reading the files again{next_one}{when}."
+            others = [s for s in criterion.stores if s.label != name]
+            ahead = times_better(criterion, standing, others[0]) if others else math.nan
+            second = f", {_factor(ahead)} than {others[0].label}" if ahead >= WORTH else ""
+            number = pays.get(name, {}).get(criterion.name, math.inf)
+            what = f"{criterion.title[0].upper()}{criterion.title[1:]}"
+            limit = f"; pays from {_asked(number)} on" if math.isfinite(number) else ""
+            yield f"{what}: {_factor(times)} faster than reading the files again{second}{limit}."
             return
 
 
 def _asked(times: float) -> str:
-    """``the first such question``, ``91 such questions``."""
+    """A number of questions as text: ``the first such question``, ``91 such questions``."""
     first = times_asked(times)
     return "the first such question" if first == "1" else f"{first} such questions"
 
 
 def _beside(used: Sequence[Criterion], name: str, *, found: bool) -> Iterator[str]:
-    """Yield the strongest reason for a choice, unless one was `found` already, and the store that
-    is most clearly better than it in a criterion that counts."""
+    """Yield the strongest advantage of the store `name`, unless another reason was `found` already;
+    then the criterion that counts in which another store is most clearly better."""
     ahead, behind = [], []
-    for one in used:
-        first, standing = one.stores[0], one.of(name)
-        worse = next((s for s in one.stores if s.rank > 1), None)
+    for criterion in used:
+        first, standing = criterion.stores[0], criterion.of(name)
+        worse = next((s for s in criterion.stores if s.rank > 1), None)
         if standing is not None and standing.leads and worse is not None:
-            times = times_better(one, standing, worse)
-            ahead.append((times, one.weight, f"{_better(one)} than {worse.label}."))
+            times = times_better(criterion, standing, worse)
+            ahead.append((times, criterion.weight, f"{_better(criterion)} than {worse.label}."))
         elif standing is not None and standing.rank > 1:
-            times = times_better(one, first, standing)
-            behind.append((times, f"But {first.label}: ", f"{_better(one)} than {name}."))
+            times = times_better(criterion, first, standing)
+            behind.append((times, f"But {first.label}: ", f"{_better(criterion)} than {name}."))
     ahead = [] if found else [reason for reason in ahead if reason[0] >= WORTH]
     if ahead:
-        times, _, words = max(ahead, key=lambda reason: (reason[1], reason[0]))
-        yield f"{_factor(times)} {words}"
+        times, _, end = max(ahead, key=lambda reason: (reason[1], reason[0]))
+        yield f"{_factor(times)} {end}"
     behind = [reason for reason in behind if reason[0] >= WORTH]
     if behind:
-        times, who, words = max(behind, key=lambda reason: reason[0])
-        yield f"{who}{_factor(times)} {words}"
+        times, start, end = max(behind, key=lambda reason: reason[0])
+        yield f"{start}{_factor(times)} {end}"
 
 
 def _between(tables: Tables, criteria: Sequence[Criterion], names: Sequence[str]) -> Iterator[str]:
-    """Yield what decides between stores that are level: servers to run, disk."""
-    alone = [name for name in names if name in without_server(tables)]
-    if 0 < len(alone) < len(names):
-        yield f"Without a server: {all_of(alone)}."
+    """Yield differences between stores with equal scores: need of a server, size on disk."""
+    serverless = [name for name in names if name in without_server(tables)]
+    if 0 < len(serverless) < len(names):
+        yield f"Without a server: {all_of(serverless)}."
     for disk in (c for c in criteria if c.name == "disk"):
         standings = [s for s in disk.stores if s.label in names]
         if len(standings) > 1:

@@ -1,9 +1,9 @@
-"""The first screen's columns: how long one answer takes, how long the load, and what it all takes
-on disk.
+"""The columns of the first screen: the time of one answer, the time of the load, the size on disk.
 
-Each is a criterion in seconds or bytes, which does not count itself: rates do, and what a study
-weighs (`storewise.analysis.verdict.criteria`). A question's time is the median service time of its
-first step, where the load is least, with the fewest clients that most engines were asked by.
+Each column is a criterion in seconds or bytes. It does not count in the scores: rates and the
+study's weights do (`storewise.analysis.verdict.criteria`). The time of a question is the median
+service time in its first step, which has the least load, with the smallest number of clients that
+most engines have.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.criteria import KINDS, client_threads, of_measure, of_rows, rows_of
 from storewise.analysis.verdict.criterion import Criterion, figures
 
-#: Operation -> what it is called over a column, and what it asks.
+#: Operation -> the heading of its column, and a description of its result.
 QUESTIONS: Mapping[str, tuple[str, str]] = {
     "get": ("look up", "one document by its id"),
     "best_hits": ("best hits", "of a query, by e-value"),
@@ -34,42 +34,42 @@ QUESTIONS: Mapping[str, tuple[str, str]] = {
     "q3": ("count", "readings above a value"),
 }
 LOAD, SIZE = "load time", "size"
-#: What is asked by the file: reading the SSEARCH outputs again takes as long however many they are.
+#: Questions about one file: the time to read it again does not depend on the number of files.
 OF_ONE_FILE = frozenset({"get", "scan"})
-#: Inserts of a phase that reads, too, are no question.
+#: Operations that are no questions; `add` inserts during a phase that also reads.
 _NO_QUESTIONS = (ALL, FINISH, "add")
 
 
 def asked(tables: Tables) -> list[Criterion]:
-    """The questions in the order in which the study asks them, then load and size."""
+    """The columns: the questions in the study's order, then load time and size."""
     if "engine" not in tables.results.factors:
         return []
     size = _column(SIZE, of_measure(tables, "store_bytes"), "size", "B", "on disk")
-    every = [*_questions(tables), _load(tables), size]
-    return [one for one in every if len(one.values)]
+    columns = [*_questions(tables), _load(tables), size]
+    return [column for column in columns if len(column.values)]
 
 
-def counted_by(one: Criterion, criteria: Sequence[Criterion]) -> float:
-    """The weight of the criterion that a column of this page belongs to."""
-    kinds = [kind for kind, operations in KINDS.items() if one.name in operations]
-    known = {LOAD: "load", SIZE: "disk"}.get(one.name)
-    phases = {f"phase {phase}" for phase in one.values["phase"]}
-    names = {known} if known else {*kinds, "query", *phases}
+def counted_by(column: Criterion, criteria: Sequence[Criterion]) -> float:
+    """The weight of the criterion that measures the same as a column of the first screen."""
+    kinds = [kind for kind, operations in KINDS.items() if column.name in operations]
+    same = {LOAD: "load", SIZE: "disk"}.get(column.name)
+    phases = {f"phase {phase}" for phase in column.values["phase"]}
+    names = {same} if same else {*kinds, "query", *phases}
     return max((c.weight for c in criteria if c.name in names), default=0.0)
 
 
 def least_load(rows: pd.DataFrame) -> pd.DataFrame:
-    """For each phase the first step with the fewest clients that most engines have; for an engine
-    without these its own fewest."""
+    """The rows of each phase's first step, with the smallest number of clients that most engines
+    have; for an engine without that number, with its own smallest."""
     if rows.empty:
         return rows
     rows = rows[rows["step"] == rows.groupby("phase", observed=True)["step"].transform("min")]
     clients = client_threads(rows)
     engines = rows.groupby(clients)["engine"].nunique()
     common = min(engines.index, key=lambda count: (-engines[count], count))
-    has = rows["engine"].isin(rows.loc[clients == common, "engine"])
+    has_common = rows["engine"].isin(rows.loc[clients == common, "engine"])
     fewest = clients.groupby(rows["engine"], observed=True).transform("min")
-    return rows[clients == fewest.mask(has, common)]
+    return rows[clients == fewest.mask(has_common, common)]
 
 
 def _questions(tables: Tables) -> list[Criterion]:
@@ -90,7 +90,7 @@ def _questions(tables: Tables) -> list[Criterion]:
 
 
 def _load(tables: Tables) -> Criterion:
-    """The time of the first load."""
+    """The wall time in s of the first phase that loads."""
     rows = rows_of(tables, "duration")
     rows = rows[rows["phase"].isin(loads(tables.throughput)) & (rows["engine"] != BASELINE)]
     rows = rows[rows["phase"].isin(tables.phases_of(rows)[:1])]

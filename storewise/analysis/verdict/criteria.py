@@ -54,24 +54,24 @@ KINDS = {
 }
 _QUESTIONS = KINDS["scan"] | KINDS["aggregate"]
 _INSERTS = frozenset({"insert", "add"})
-#: Least share of a phase's operations that are of a kind, for it to be of that kind: YCSB's b and
-#: e have 5 % of updates and inserts, drawn at random.
+#: A phase belongs to a kind if at least this share of its operations does: YCSB's b and e have 5 %
+#: of updates and inserts, drawn at random.
 SHARE = 0.8
-#: Factors of the clients: how many there are may differ from criterion to criterion.
+#: Factors of the number of clients, which may differ from criterion to criterion.
 CLIENTS = ("workers", "processes", "threads")
-#: Resources whose efficiency is compared, the first that two stores were measured over.
+#: Resources for `scaling`, by priority: the first one counts that was varied for two stores.
 RESOURCES = ("nodes", *CLIENTS, "node_threads")
 
 
 def criteria_of(tables: Tables) -> list[Criterion]:
-    """All that was measured, in the order of `storewise.study.criteria`; other phases after
-    reading, scanning and aggregation, then searches."""
+    """All measured criteria, in the order of `storewise.study.criteria`. Other phases come after
+    reading, scanning and aggregation; searches for a rate are the last of them."""
     if "engine" not in tables.results.factors:
         return []
     files = files_of_corpus(tables)
     least = f"fewer than {BY_KEY['inodes'].least:,.0f} count as that many"
     about = f"{least}; the full corpus has {files:,} files" if files is not None else least
-    every = [
+    criteria = [
         *rates(tables),
         *highest_rates(tables),
         latency(tables),
@@ -82,65 +82,65 @@ def criteria_of(tables: Tables) -> list[Criterion]:
         cost(tables),
         setup(tables),
     ]
-    place = {key: at for at, key in enumerate(ORDER)}
-    others = place["aggregate"] + 0.5
-    measured = [one for one in every if one is not None and len(one.values)]
-    return sorted(measured, key=lambda one: place.get(one.name, others))
+    position = {key: at for at, key in enumerate(ORDER)}
+    other_phases = position["aggregate"] + 0.5
+    measured = [c for c in criteria if c is not None and len(c.values)]
+    return sorted(measured, key=lambda c: position.get(c.name, other_phases))
 
 
 def named(
     name: str, values: pd.DataFrame, *, title: str = "", unit: str = "", **more: Any
 ) -> Criterion:
-    """A criterion: one of the known, or another one where more is better."""
-    known = BY_KEY.get(name, CriterionName(name, title or name, "", "operations/s", True))
-    place = (name, known.title, unit or known.unit, known.more)
-    return Criterion(*place, figures(values), known.least, **more)
+    """A criterion of `storewise.study.criteria`, or a new one in operations/s (more is better)."""
+    definition = BY_KEY.get(name, CriterionName(name, title or name, "", "operations/s", True))
+    description = (name, definition.title, unit or definition.unit, definition.more)
+    return Criterion(*description, figures(values), definition.least, **more)
 
 
 def with_source(table: pd.DataFrame) -> pd.DataFrame:
-    """A table whose rows know their places, without the null engine."""
+    """A table with the column SOURCE_ROW (each row's number), without the null engine."""
     placed = table.assign(**{SOURCE_ROW: [str(label) for label in table.index]})
     return placed[placed["engine"] != CEILING] if "engine" in placed else placed
 
 
 def rows_of(tables: Tables, measure: str) -> pd.DataFrame:
-    """The rows of one measure, with their places."""
+    """The rows of `summary` for one measure, with SOURCE_ROW."""
     return with_source(tables.summary[tables.summary["measure"] == measure])
 
 
 def of_rows(tables: Tables, rows: pd.DataFrame) -> pd.DataFrame:
-    """The trials' figures (`trial`, `value`) of rows of the summary, with the rows' columns."""
+    """The figures of single trials (`trial`, `value`) behind rows of `summary`."""
     factors = list(tables.results.factors)
     measures = tables.measures
     for name in ("measure", "phase"):
         measures = measures[measures[name].isin(set(rows[name]))]
     measures = measures[["trial", "value", *KEYS]].merge(tables.trials[["trial", *factors]])
-    both = [one.astype({OTHER: object}).fillna({OTHER: ""}) for one in (measures, rows)]
-    return both[0].merge(both[1], on=[*factors, *KEYS])
+    frames = [frame.astype({OTHER: object}).fillna({OTHER: ""}) for frame in (measures, rows)]
+    return frames[0].merge(frames[1], on=[*factors, *KEYS])
 
 
 def of_measure(tables: Tables, measure: str) -> pd.DataFrame:
-    """The trials' figures of one measure."""
+    """The figures of single trials for one measure."""
     return of_rows(tables, rows_of(tables, measure))
 
 
 def at_most_stores(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """The rows with one combination of values of the columns `by`: that which most stores have, of
-    several the highest."""
+    """The rows with one combination of values of the columns `by`: the one that most stores have;
+    of several such ones the highest."""
     level = rows.groupby(list(by), observed=True).ngroup()  # in the order of the levels
     stores = rows.loc[rows["engine"] != BASELINE, "engine"].groupby(level).nunique()
-    best = max(stores.index, key=lambda one: (stores[one], one), default=-1)
+    best = max(stores.index, key=lambda n: (stores[n], n), default=-1)
     return rows[level == best]
 
 
 def client_threads(table: pd.DataFrame) -> pd.Series:
-    """The number of clients that the factors say."""
+    """The number of clients by the factors: workers x processes x threads."""
     names = [name for name in CLIENTS if name in table]
     return table[names].astype(float).fillna(1.0).prod(axis=1)
 
 
 def operations(tables: Tables) -> dict[str, dict[str, float]]:
-    """Phase -> operation -> its share of the phase's operations, by the histograms."""
+    """Phase -> operation -> its share of the phase's operations (0 to 1), by the histograms."""
     times = rows_of(tables, "service_p50").astype({"phase": str, "operation": str})
     times = times[~times["operation"].isin([ALL, FINISH]) & (times["count"] > 0)]
     shares: dict[str, dict[str, float]] = {}
@@ -152,7 +152,7 @@ def operations(tables: Tables) -> dict[str, dict[str, float]]:
 
 
 def phases_of_kinds(shares: dict[str, dict[str, float]], order: Sequence[str]) -> dict[str, str]:
-    """Kind -> the phase that has most of it (at least SHARE), the first of equals."""
+    """Kind of operation -> the phase with its largest share, at least SHARE; else absent."""
     phases: dict[str, str] = {}
     for kind, names in KINDS.items():
         share = {
@@ -166,7 +166,7 @@ def phases_of_kinds(shares: dict[str, dict[str, float]], order: Sequence[str]) -
 
 
 def rates(tables: Tables) -> list[Criterion]:
-    """Loading, reading, scanning and aggregation, and every other phase with a rate of its own."""
+    """Criteria of rates: loading, reading, scanning, aggregation, and other phases."""
     every = with_source(headline_rates(tables, tables.rates))
     order, loading = tables.phases_of(every), loads(tables.throughput)
     first_load = next((phase for phase in order if phase in loading), None)
@@ -198,17 +198,17 @@ def rates(tables: Tables) -> list[Criterion]:
 
 
 def medians(
-    tables: Tables, shares: dict[str, dict[str, float]], known: dict[str, str]
+    tables: Tables, shares: dict[str, dict[str, float]], measured_kinds: dict[str, str]
 ) -> list[Criterion]:
-    """Scanning and aggregation of the first phase that asks both, where no phase is of one kind
-    alone: questions per second of one client, 1 / geometric mean of the median service times."""
+    """Scanning and aggregation in the first phase of questions, if no phase has only one kind:
+    questions/s of one client, 1 / geometric mean of the median service times."""
     rows = rows_of(tables, "service_p50")
     phases = [p for p in tables.phases_of(rows) if p in shares and set(shares[p]) <= _QUESTIONS]
     criteria = []
     for kind in ("scan", "aggregate"):
         of_kind = rows[rows["phase"].isin(phases[:1]) & rows["operation"].isin(KINDS[kind])]
         names = sorted(set(of_kind["operation"]))
-        if kind in known or not names:
+        if kind in measured_kinds or not names:
             continue
         times = of_rows(tables, closed_steps(of_kind.assign(mean=1 / of_kind["mean"])))
         groups = times.groupby(["trial", "phase", "step", WITH], observed=True)
@@ -223,10 +223,10 @@ def medians(
 
 
 def highest_rates(tables: Tables) -> list[Criterion]:
-    """The highest rates that the searches of a rate found, per phase and limit."""
+    """The results of searches for the highest rate, a criterion per phase and latency limit."""
     criteria = []
-    found = rows_of(tables, HIGHEST)
-    for (phase, limit), rows in found.groupby(["phase", OTHER], sort=False, observed=True):
+    searches = rows_of(tables, HIGHEST)
+    for (phase, limit), rows in searches.groupby(["phase", OTHER], sort=False, observed=True):
         several = rows["clients"].nunique() > 1
         words = [clients_in_words(n) if several else "" for n in rows["clients"]]
         values = of_rows(tables, rows.assign(**{WITH: words}))
@@ -236,11 +236,11 @@ def highest_rates(tables: Tables) -> list[Criterion]:
 
 
 def latency(tables: Tables) -> Criterion | None:
-    """p99 of the response time at the highest target rate that most stores had; else of the service
-    time of look-ups (else of what another phase has most of) with the most clients.
+    """p99 of the response time at the highest target rate of most stores. Without target rates: p99
+    of the service time of look-ups (else the most frequent operation) with most clients.
 
-    Only at a target rate does it count: clients that each wait for their answers make as many
-    operations as their latency lets them, so that their rate has said it already.
+    It counts only at a target rate: in a closed loop the rate follows from the latency, so that the
+    latency would count twice.
     """
     searched = tables.searched
     rows = rows_of(tables, "response_p99").fillna({OTHER: ""})
@@ -272,8 +272,8 @@ def latency(tables: Tables) -> Criterion | None:
 
 
 def scaling(tables: Tables) -> Criterion | None:
-    """Efficiency at the largest level of nodes (else workers, processes, threads) that most stores
-    reached from the same lowest one, in the first phase."""
+    """Efficiency in the first phase, at the highest number of nodes (else workers, processes,
+    threads) that most stores reached from the same lowest number."""
     rows = rows_of(tables, EFFICIENCY)
     rows = rows[rows["engine"] != BASELINE]
     order = tables.phases_of(rows)
@@ -287,18 +287,18 @@ def scaling(tables: Tables) -> Criterion | None:
     )
     keys = ["earlier", "least", "level", "first"]
     ways = [at_most_stores(rows[rows["factor"] == factor], keys) for factor in RESOURCES]
-    # The first that compares several stores.
+    # The first resource with figures of two stores or more.
     best = max(ways, key=lambda way: min(2, way["engine"].nunique()))
     if best.empty:
         return None
     phase, levels, factor = best.iloc[0][["phase", OTHER, "factor"]]
     about = f"phase {phase}, {levels}"
-    # What more clients bring is in the rates; what more nodes bring is a reason to buy them.
+    # More clients are part of the rates already; more nodes have to be bought.
     return named("scaling", of_rows(tables, best), about=about, counts=factor == "nodes")
 
 
 def slow_node(tables: Tables) -> Criterion | None:
-    """The rate with the fewest slowed nodes over that without, at one number of nodes."""
+    """The rate with the fewest slowed nodes over that without, at equal cluster size."""
     rows = rows_of(tables, SLOWED)
     rows = rows[~rows[OTHER].astype(str).str.startswith("0 ")]
     if rows.empty:
@@ -307,7 +307,7 @@ def slow_node(tables: Tables) -> Criterion | None:
     fewest = -rows[OTHER].str.split(n=1).str[0].astype(int)
     rows = rows.assign(size=size, fewest=fewest).astype({"phase": str, OTHER: str})
     rows = at_most_stores(rows, ["size", "fewest", "phase", OTHER])
-    # The first step of several alike.
+    # Of several equal steps the first.
     rows = rows.drop_duplicates([*tables.results.factors, "phase"])
     if rows.empty:
         return None
@@ -317,23 +317,23 @@ def slow_node(tables: Tables) -> Criterion | None:
 
 
 def setup(tables: Tables) -> Criterion | None:
-    """From the start of the last server's job to a formed cluster with its tables, in s: how long
-    the jobs waited in a queue says nothing of the store. Embedded stores need none."""
+    """Time in s from the start of the last server's job until the cluster and its tables are ready.
+    Time in a queue is left out: it says nothing about the store. Embedded stores have 0."""
     values = of_measure(tables, SETUP)
     if values.empty:
         return None
     engines = tables.trials["engine"].astype(str)
-    alone = engines.map(embedded) & ~engines.isin([BASELINE, CEILING])
-    none = tables.trials.loc[alone, ["trial"]].assign(value=0.0, phase="", **{SOURCE_ROW: ""})
-    return named("setup", pd.concat([values, none]), about="without waiting in queues")
+    serverless = engines.map(embedded) & ~engines.isin([BASELINE, CEILING])
+    zeros = tables.trials.loc[serverless, ["trial"]].assign(value=0.0, phase="", **{SOURCE_ROW: ""})
+    return named("setup", pd.concat([values, zeros]), about="without waiting in queues")
 
 
 def cost(tables: Tables) -> Criterion | None:
-    """Money, or hours of hosts where there are no prices, per million documents loaded; of studies
-    that load nothing per million operations of their first phase.
+    """Money per million documents loaded, or host hours where there are no prices. In a study
+    without a load: per million operations of its first phase.
 
-    Without prices it counts only where stores had different numbers of hosts: with equal ones it
-    is the rate, turned over, and would count that twice.
+    Host hours count only where stores used different numbers of hosts. With equal numbers they are
+    the reciprocal of the rate, which would count twice.
     """
     for measure in (MONEY, HOURS):
         values = of_measure(tables, measure)

@@ -11,21 +11,21 @@ import pandas as pd
 from storewise.analysis.judge.comparable_steps import WITH
 from storewise.analysis.stats.intervals import Estimate
 
-#: Column of the rows' places in the CSV file of their table, from 0: ``3`` or ``3-5,9``.
+#: Column with row numbers in the CSV file of the table, from 0: ``3`` or ``3-5,9``.
 SOURCE_ROW = "source_row"
 #: Column: the number of operations of a figure, over all repeats.
 FINISHED = "count"
-#: What each trial gives for a criterion, and of which phase. WITH is what else is particular about
-#: the step, in words.
+#: Columns of a criterion's values, one row per trial and phase. WITH describes the step further,
+#: in words.
 VALUES = ["trial", "phase", "value", WITH, FINISHED, SOURCE_ROW]
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One store at one criterion; `where` is its deployment and its clients, in words. The interval
-    is as wide as that of its ratio to the best store. `rank` is 1 for the best and what
-    is not told apart from it, 2 for a worse one, 0 for the baseline and for a single run.
-    `source_row` has the rows of the criterion's table it is from, `finished` the operations."""
+    """The figure of one store for one criterion. `where`: its deployment and clients, in words.
+    `estimate` has the interval of its ratio to the best store. `rank`: 1 for the best and stores
+    not significantly worse, 2 for worse ones, 0 for the baseline and single runs. `source_row`:
+    rows of the criterion's table; `finished`: number of operations."""
 
     label: str
     engine: str
@@ -38,17 +38,17 @@ class Standing:
 
     @property
     def leads(self) -> bool:
-        """Whether no other store was shown to be better."""
+        """Whether no other store is significantly better."""
         return self.rank == 1
 
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """The measured values of one criterion, and the standings of the stores by it.
+    """The measured values of one criterion, and the standings of the stores.
 
-    `values` (VALUES) come from the table `table`; `about` says of what (phase, level), in words;
-    `counts` whether it counts where the study has no weights: not where others say the same.
-    `standings` are the baseline, then the choices by figure; `weight` is the share in the scores.
+    `values` has the columns VALUES, from the table `table`; `about`: phase and level, in words;
+    `counts`: whether it counts without weights of the study (not if other criteria say the same).
+    `standings`: the baseline, then the stores, the best first; `weight`: its share in the scores.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Criterion:
 
     @property
     def stores(self) -> Sequence[Standing]:
-        """All but the baseline."""
+        """The standings without the baseline."""
         return [s for s in self.standings if not s.baseline]
 
     @property
@@ -73,12 +73,12 @@ class Criterion:
         return tuple(s.label for s in self.standings if s.leads)
 
     def of(self, choice: str) -> Standing | None:
-        """The standing of a choice, if it has any."""
+        """The standing of the store with this label, or None."""
         return next((s for s in self.standings if s.label == choice), None)
 
 
 def figures(table: pd.DataFrame) -> pd.DataFrame:
-    """The columns VALUES of the table; a missing column is added empty, and a missing FINISHED is
-    unlimited (infinite)."""
+    """The columns VALUES of a table. Missing columns are added empty; a missing FINISHED becomes
+    infinity (no limit)."""
     table = table.reindex(columns=VALUES).astype({WITH: object})
     return table.fillna({WITH: "", FINISHED: math.inf})

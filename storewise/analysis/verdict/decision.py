@@ -51,8 +51,8 @@ from storewise.analysis.verdict.uses import choices
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`answer`: what every reader sees first; `decision`: the scores that it rests on; `text`: what
-    stands under "Why"."""
+    """The verdict: `answer` for every reader, `decision` with the scores behind it, and `text`, the
+    sentences below "Why"."""
 
     answer: Answer
     decision: Decision
@@ -61,15 +61,15 @@ class Verdict:
     set_aside: Sequence[tuple[str, str]]
     """Stores that are not judged, with the reason."""
     asked: Sequence[Criterion]
-    """What one answer to each question, the load and the size come to (`verdict.asked`)."""
+    """The columns of the first screen (`verdict.asked`): times of questions and load, size."""
     pays: Mapping[str, Mapping[str, float]]
-    """Store -> kind of question -> from how many on it pays against reading the files again; inf is
-    never. Empty without engine ``files``."""
+    """Store -> kind of question -> number of questions from which its load pays (`break_even`).
+    Empty without engine ``files``."""
     sliders: Mapping[str, Any]
 
     @property
     def finding(self) -> str:
-        """The answer in a sentence that says what it holds for."""
+        """The answer as one sentence that is limited to this measurement."""
         return f"For what was measured here: {self.decision.sentence}"
 
 
@@ -78,29 +78,30 @@ def verdict(tables: Tables) -> Verdict:
     measured = criteria_of(tables)
     measures = measures_of(tables, measured)
     weights = study_weights(tables.results.study)
-    every = rules(tables, measured, measures, weights)
+    rule_of = rules(tables, measured, measures, weights)
     conditions = conditions_of(tables)
-    judged = decide(measures, every, conditions)
-    raw = {str(name): every[str(name)].weight for name in judged.rounds.columns}
-    shares = {name: weight / sum(raw.values()) for name, weight in raw.items()}
+    judged = decide(measures, rule_of, conditions)
+    raw_weights = {str(name): rule_of[str(name)].weight for name in judged.rounds.columns}
+    shares = {name: weight / sum(raw_weights.values()) for name, weight in raw_weights.items()}
     criteria = []
-    for one in measured:
-        stood = standings(one, measures, judged, every[one.name])
-        if any(not s.baseline for s in stood):
-            criteria.append(replace(one, standings=stood, weight=shares.get(one.name, 0.0)))
+    for c in measured:
+        of_stores = standings(c, measures, judged, rule_of[c.name])
+        if any(not s.baseline for s in of_stores):
+            criteria.append(replace(c, standings=of_stores, weight=shares.get(c.name, 0.0)))
     columns = asked(tables)
     values = measures_of(tables, columns)
     shown = []
-    for one in columns:
-        rule = Rule(more=one.more, counted=one.name == SIZE)
-        stood = standings(one, values, judged, rule)
-        shown.append(replace(one, standings=stood, weight=counted_by(one, criteria)))
-    aside = {
+    for column in columns:
+        rule = Rule(more=column.more, counted=column.name == SIZE)
+        of_stores = standings(column, values, judged, rule)
+        weight = counted_by(column, criteria)
+        shown.append(replace(column, standings=of_stores, weight=weight))
+    excluded = {
         f"{store} ({deployment})" if deployment and store in set(measures["store"]) else store: why
         for (store, deployment), why in set_aside(tables).items()
     }
     pays = break_even(tables, judged)
-    uses = choices(tables, criteria, measures, every, conditions)
+    uses = choices(tables, criteria, measures, rule_of, conditions)
     return Verdict(
         answer(tables, criteria, shown, judged, pays, uses),
         judged,
@@ -110,19 +111,19 @@ def verdict(tables: Tables) -> Verdict:
             *judged.reasons,
             *_not_weighed(criteria, weights),
             *sentences(tables),
-            *(f"{name} is set aside: {reason}." for name, reason in sorted(aside.items())),
+            *(f"{name} is set aside: {reason}." for name, reason in sorted(excluded.items())),
         ],
         criteria,
-        sorted({**aside, **judged.aside}.items()),
+        sorted({**excluded, **judged.aside}.items()),
         shown,
         pays,
-        sliders(criteria, measures, judged, every),
+        sliders(criteria, measures, judged, rule_of),
     )
 
 
 def break_even(tables: Tables, judged: Decision) -> dict[str, dict[str, float]]:
-    """Per store and kind of question, how many it takes until it pays against reading the files
-    again, with the deployment that it is judged with; inf is never."""
+    """Store -> kind of question -> number of questions from which its load pays against reading the
+    files again, for the judged deployment; inf: never."""
     rows = rows_of(tables, PAYS_FROM)
     if rows.empty:
         return {}
@@ -136,15 +137,15 @@ def break_even(tables: Tables, judged: Decision) -> dict[str, dict[str, float]]:
 
 
 def _unfinished(tables: Tables) -> list[str]:
-    whole, rounds = whole_rounds(tables)
-    if len(whole) == rounds:
+    complete, rounds = whole_rounds(tables)
+    if len(complete) == rounds:
         return []
-    counted = f"Stores are judged by the {len(whole)} of {rounds} rounds that are whole"
+    counted = f"Stores are judged by the {len(complete)} of {rounds} rounds that are whole"
     return [f"{counted}; the next run measures what is missing."]
 
 
 def _not_weighed(criteria: Sequence[Criterion], weights: Mapping[str, float]) -> list[str]:
-    """Warnings about weights of the study that could not count."""
+    """A warning about weights of the study for criteria that could not count."""
     left = [key for key in weights if key not in {c.name for c in criteria if c.weight > 0}]
     if not left:
         return []

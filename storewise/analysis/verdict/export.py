@@ -19,9 +19,9 @@ def verdict_table(judged: Verdict) -> pd.DataFrame:
     """Table `verdict`: COLUMNS, one row per criterion and store, the best first.
 
     `low` and `high` are the interval of the ratio to the best store, times the best figure. `rank`
-    is 1 for the best and what is not told apart from it, 2 for a worse one, and empty for the
-    baseline and for single runs; `weight` is the criterion's share in the scores; `source_row` has
-    the rows (from 0, ``3-5,9``) of ``analysis/<source_table>.csv`` that it is from.
+    is 1 for the best and stores not significantly worse, 2 for worse ones, and empty for the
+    baseline and for single runs. `weight` is the criterion's share in the scores; `source_row` has
+    the rows (from 0, ``3-5,9``) of ``analysis/<source_table>.csv`` behind the figure.
     """
     rows = [_row(c, s) for c in judged.criteria for s in c.standings]
     table = pd.DataFrame(rows, columns=COLUMNS).astype({"rank": "Int64"})
@@ -40,7 +40,7 @@ def _row(criterion: Criterion, s: Standing) -> dict[str, object]:
 
 def verdict_data(judged: Verdict) -> dict[str, object]:
     """The verdict as JSON values."""
-    answer, found = judged.answer, judged.decision
+    answer, decision = judged.answer, judged.decision
     return {
         "answer": {
             "sentence": answer.sentence,
@@ -52,21 +52,21 @@ def verdict_data(judged: Verdict) -> dict[str, object]:
             "lines": answer.lines,
             "uses": [
                 {
-                    "mostly": one.use.words,
-                    "take": list(one.stores),
-                    "weights": dict(one.shares),
+                    "mostly": choice.use.words,
+                    "take": list(choice.stores),
+                    "weights": dict(choice.shares),
                 }
-                for one in answer.uses
+                for choice in answer.uses
             ],
         },
         "decision": {
-            "sentence": found.sentence,
-            "sure": found.sure,
-            "reasons": list(found.reasons),
-            "chance": json_value(found.chance),
+            "sentence": decision.sentence,
+            "sure": decision.sure,
+            "reasons": list(decision.reasons),
+            "chance": json_value(decision.chance),
             "stores": [
                 json_value({"store": store, **row})
-                for store, row in zip(found.table.index, records(found.table), strict=True)
+                for store, row in zip(decision.table.index, records(decision.table), strict=True)
             ],
         },
         "text": list(judged.text),
@@ -82,5 +82,5 @@ def verdict_data(judged: Verdict) -> dict[str, object]:
             for c in judged.criteria
         ],
         "pays_from": json_value(judged.pays),
-        "set_aside": [{"store": store, "reason": why} for store, why in judged.set_aside],
+        "set_aside": [{"store": store, "reason": reason} for store, reason in judged.set_aside],
     }

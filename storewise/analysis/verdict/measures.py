@@ -22,29 +22,29 @@ from storewise.analysis.verdict.criteria import CLIENTS
 from storewise.analysis.verdict.criterion import FINISHED, SOURCE_ROW, Criterion
 from storewise.study.criteria import BY_KEY, KEYS
 
-#: Columns that tell a measure's setting and what it is of; `round`, `value` and what it was made of
+#: Columns that identify a setting and its criterion; `round`, `value`, FINISHED and SOURCE_ROW
 #: follow.
 PLACE = ["store", "engine", "deployment", "clients", "volume", "criterion"]
-#: Criteria whose figures are counted: without error.
+#: Criteria that are counts of files or bytes, which have no random error.
 COUNTED = ("disk", "inodes")
-#: Seconds from which on a phase is long enough for a rate that is not that of its start.
-LONG = 5.0
+#: Shortest phase in s whose rate is not dominated by its start.
+MIN_PHASE_SECONDS = 5.0
 
 
 def no_stores() -> tuple[str, ...]:
-    """Engines that are no stores (the files, the ceiling): never recommended."""
+    """Titles of engines that are no stores (`files`, `null`): never recommended."""
     return (title(BASELINE), title(CEILING))
 
 
 def without_server(tables: Tables) -> set[str]:
-    """The stores that need no server: each process that writes has its own."""
+    """The stores that need no server (embedded): each writing process has its own database."""
     engines = set(map(str, tables.trials.get("engine", ())))
     return {title(name) for name in engines if embedded(name)}
 
 
 def placed(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """A frame with the factors' columns, and `store`, `deployment` and `clients` (in words) and
-    `volume` (a share of all inputs) of each row."""
+    """A frame of rows with factors, with the columns `store`, `deployment`, `clients` (in words)
+    and `volume` (share of all inputs, 0 to 1) added."""
     trials = tables.trials[tables.trials["engine"] != CEILING].groupby("engine", observed=True)
     factors = [f for f in tables.results.factors if f not in ("engine", VOLUME)]
     varying = [f for f in factors if bool((trials[f].nunique() > 1).any())]
@@ -63,22 +63,22 @@ def placed(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 def measures_of(tables: Tables, criteria: Sequence[Criterion]) -> pd.DataFrame:
     """The rows that the decision uses: PLACE, round, value, FINISHED, SOURCE_ROW.
 
-    A round is one repeat of one run: what was added to a study later is of another day. Left out
-    are repeats that are not whole (`whole_rounds`), stores with trials that failed by their
-    own fault, deployments that are set aside (`set_aside`), and levels of consistency
-    that may lose what was acknowledged, of stores that were measured at another one too: they do
-    not promise the same, however fast they are.
+    A round is one repeat of one run: trials that were added later ran on another day. Left out:
+    incomplete repeats (`whole_rounds`), stores with failed trials (`failed_of`), deployments with
+    wrong data (`set_aside`), and levels of consistency that may lose acknowledged writes, if the
+    store was also measured at a safe level. Stores with different guarantees are not compared by
+    speed.
     """
     columns = [*PLACE, "round", "value", FINISHED, SOURCE_ROW]
     if not criteria:
         return pd.DataFrame(columns=columns)
-    rows = pd.concat([one.values.assign(criterion=one.name) for one in criteria])
+    rows = pd.concat([criterion.values.assign(criterion=criterion.name) for criterion in criteria])
     rows = placed(rows.merge(tables.trials, on="trial"), tables)
     run_of = {part.trial: part.conditions.get("run") for part in tables.results.parts}
     rounds = zip(rows["trial"], rows["repeat"], strict=True)
     rows["round"] = [f"{run_of.get(trial)} {repeat}" for trial, repeat in rounds]
-    whole, _ = whole_rounds(tables)
-    rows = rows[(rows["engine"] != CEILING) & rows["repeat"].isin(whole)]
+    complete, _ = whole_rounds(tables)
+    rows = rows[(rows["engine"] != CEILING) & rows["repeat"].isin(complete)]
     rows = rows[~rows["store"].isin(list(failed_of(tables)))]
     if "consistency" in rows:
         pairs = zip(rows["engine"], rows["consistency"], strict=True)
@@ -87,15 +87,15 @@ def measures_of(tables: Tables, criteria: Sequence[Criterion]) -> pd.DataFrame:
         )
         safe = set(rows.loc[~lossy, "store"])
         rows = rows[~lossy | ~rows["store"].isin(safe)]
-    aside = set_aside(tables)
-    gone = [place in aside for place in zip(rows["store"], rows["deployment"], strict=True)]
-    return rows.loc[~np.array(gone, dtype=bool), columns].reset_index(drop=True)
+    excluded = set_aside(tables)
+    left_out = [place in excluded for place in zip(rows["store"], rows["deployment"], strict=True)]
+    return rows.loc[~np.array(left_out, dtype=bool), columns].reset_index(drop=True)
 
 
 def conditions_of(tables: Tables) -> Conditions:
-    """The conditions of the trials that limit the certainty: other work, crashes, failures."""
+    """Conditions of the trials that limit the certainty: other work on hosts, crashes, failures."""
     return Conditions(
-        other_work=any(one.code == "busy_host" for one in tables.warnings),
+        other_work=any(warning.code == "busy_host" for warning in tables.warnings),
         crashes=crashes_of(tables),
         failed=failed_of(tables),
         no_stores=no_stores(),
@@ -110,36 +110,36 @@ def rules(
 ) -> dict[str, Rule]:
     """The rule of each criterion: its direction, weight and smallest value.
 
-    Without `weights` of the study those count that were measured for all stores and tell them apart
-    at all, with the weights of `storewise.study.criteria`, which are mostly equal; cost does not if
-    it is the same figure as loading, turned over.
+    If the study has no `weights`, a criterion counts if it was measured for all stores and if they
+    differ in it, with its weight in `storewise.study.criteria` (mostly equal). Cost does not count
+    if it is only the reciprocal of the load rate.
     """
     stores = set(measures["store"]) - set(no_stores())
     of_stores = measures[measures["store"].isin(stores)]
     given = {c.name for c in criteria} & set(weights)
-    most = max((weights[name] for name in given), default=1.0)  # sums of huge ones are no number
+    largest = max((weights[name] for name in given), default=1.0)  # sums of huge weights overflow
     walls = tables.throughput[tables.throughput["measure"] == "duration"]
     wall = walls.astype({"phase": str}).groupby("phase")["value"].median()
-    every = {}
-    for one in criteria:
-        mine = of_stores[of_stores["criterion"] == one.name]
-        weight = weights.get(one.name, 0.0) / most
+    result = {}
+    for c in criteria:
+        rows = of_stores[of_stores["criterion"] == c.name]
+        weight = weights.get(c.name, 0.0) / largest
         if not given:
-            known = one.counts and set(mine["store"]) == stores and stores
-            means = mine["value"].clip(lower=one.least).groupby(mine["store"]).mean()
+            complete = c.counts and set(rows["store"]) == stores and stores
+            means = rows["value"].clip(lower=c.least).groupby(rows["store"]).mean()
             differ = len(means) < 2 or means.round(12).nunique() > 1
-            turned = one.name == "cost" and _turned_over(of_stores)
-            default = BY_KEY[one.name].default if one.name in BY_KEY else 1.0
-            weight = default if known and differ and not turned else 0.0
-        phases = set(map(str, one.values["phase"]))
-        counted = one.name in COUNTED
-        short = not counted and bool((wall.reindex(sorted(phases)) < LONG).any())
-        every[one.name] = Rule(weight, one.more, one.least, counted, short, one.title)
-    return every
+            redundant = c.name == "cost" and _turned_over(of_stores)
+            default = BY_KEY[c.name].default if c.name in BY_KEY else 1.0
+            weight = default if complete and differ and not redundant else 0.0
+        phases = set(map(str, c.values["phase"]))
+        counted = c.name in COUNTED
+        short = not counted and bool((wall.reindex(sorted(phases)) < MIN_PHASE_SECONDS).any())
+        result[c.name] = Rule(weight, c.more, c.least, counted, short, c.title)
+    return result
 
 
 def _turned_over(measures: pd.DataFrame) -> bool:
-    """Whether cost times rate is the same for all stores: hosts and prices are, too."""
+    """Whether cost times rate is the same for all stores, because hosts and prices are."""
     wide = measures.pivot_table(index=[*PLACE[:-1], "round"], columns="criterion", values="value")
     load = next((name for name in ("load", "read") if name in wide), None)
     if load is None or "cost" not in wide:
@@ -149,8 +149,7 @@ def _turned_over(measures: pd.DataFrame) -> bool:
 
 
 def crashes_of(tables: Tables) -> dict[str, tuple[int, int]]:
-    """For each store: the number of crashes that lost acknowledged documents, and the number of
-    crashes for which this is known."""
+    """Store -> (crashes that lost acknowledged documents, crashes for which the loss is known)."""
     crashes = tables.crashes[tables.crashes["lost_documents"].notna()]
     if crashes.empty:
         return {}
@@ -162,7 +161,7 @@ def crashes_of(tables: Tables) -> dict[str, tuple[int, int]]:
 
 
 def study_weights(study: Mapping[str, Any]) -> dict[str, float]:
-    """The weights above 0 of a stored study; empty where it has none."""
+    """Criterion -> weight above 0 in a stored study; empty if the study has no weights."""
     weights = study.get("weights")
     if not isinstance(weights, Mapping):
         return {}
@@ -174,53 +173,53 @@ def study_weights(study: Mapping[str, Any]) -> dict[str, float]:
 
 
 def whole_rounds(tables: Tables) -> tuple[list[int], int]:
-    """The rounds (repeats) that have every setting of the stores that are judged, all where none
-    has, and how many there are. The one in which a run was stopped lacks some: its stores would be
-    compared at unlike times."""
+    """The complete rounds (numbers of repeats with a trial of every setting of the judged stores;
+    all if none is complete), and the number of all rounds. Rounds of a stopped run are incomplete:
+    their stores would be compared at different times."""
     trials = tables.trials
     if "engine" in trials:
         trials = trials[~trials["engine"].map(title).isin([*failed_of(tables), *no_stores()])]
     settings = len(trials[list(tables.results.factors)].drop_duplicates())
     sizes = trials["repeat"].value_counts()
-    whole = sizes.index[sizes == settings] if (sizes == settings).any() else sizes.index
-    return sorted(whole), len(sizes)
+    complete = sizes.index[sizes == settings] if (sizes == settings).any() else sizes.index
+    return sorted(complete), len(sizes)
 
 
 def rounds_in_words(tables: Tables) -> str:
-    """``3 rounds``, or ``2 of 3 rounds`` where the rest does not count."""
-    whole, every = whole_rounds(tables)
-    counted = f"{len(whole)} of " if len(whole) < every else ""
-    return f"{counted}{every} round{'s' if every != 1 else ''}"
+    """The number of rounds as text: ``3 rounds``, or ``2 of 3 rounds`` if only two are complete."""
+    complete, total = whole_rounds(tables)
+    counted = f"{len(complete)} of " if len(complete) < total else ""
+    return f"{counted}{total} round{'s' if total != 1 else ''}"
 
 
 def failed_of(tables: Tables) -> dict[str, tuple[int, int]]:
-    """Store -> trials that failed by its own fault, and all its trials; of stores with such ones.
+    """Store -> (trials that failed by the store's fault, all its trials), for such stores.
 
-    By the fault of its host a trial is only not there yet: the next run repeats it.
+    Failures by the host's fault do not count: the next run repeats these trials.
     """
-    failed = [one for one in tables.results.failed if "engine" in one.factors]
-    own = Counter(title(str(one.factors["engine"])) for one in failed if not one.host_fault)
-    every = Counter(title(str(one.factors["engine"])) for one in failed)
-    every += Counter(title(str(engine)) for engine in tables.results.trials.get("engine", []))
-    return {store: (n, every[store]) for store, n in own.items() if store not in no_stores()}
+    failed = [t for t in tables.results.failed if "engine" in t.factors]
+    at_fault = Counter(title(str(t.factors["engine"])) for t in failed if not t.host_fault)
+    total = Counter(title(str(t.factors["engine"])) for t in failed)
+    total += Counter(title(str(engine)) for engine in tables.results.trials.get("engine", []))
+    return {store: (n, total[store]) for store, n in at_fault.items() if store not in no_stores()}
 
 
 def set_aside(tables: Tables) -> dict[tuple[str, str], str]:
-    """(store, deployment) -> why nothing that it measured counts."""
-    aside: dict[tuple[str, str], str] = {}
+    """(store, deployment) -> the reason why none of its figures count."""
+    reasons: dict[tuple[str, str], str] = {}
     trials = tables.results.trials
     if "engine" not in trials:
-        return aside
+        return reasons
     wrong = wrong_trials(tables.verification) - _lossy_crashes(tables)
     for row in records(placed(trials[trials["trial"].isin(wrong)], tables)):
         place = (str(row["store"]), str(row["deployment"]))
-        aside[place] = "its store did not hold all that was written to it"
-    return {place: why for place, why in aside.items() if place[0] not in no_stores()}
+        reasons[place] = "its store did not hold all that was written to it"
+    return {place: reason for place, reason in reasons.items() if place[0] not in no_stores()}
 
 
 def _lossy_crashes(tables: Tables) -> set[str]:
-    """Trials that lost documents only, in crashes, without having promised to keep them: the
-    decision's sentence tells how many."""
+    """Trials with lost documents as their only error, after a crash and at a consistency level that
+    allows the loss: the decision's sentence has their number."""
     crashed = set(map(str, tables.crashes["trial"]))
     trials = tables.results.trials
     if not crashed or "consistency" not in trials:

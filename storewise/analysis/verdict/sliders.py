@@ -1,9 +1,9 @@
-"""The data with which the page judges stores by its reader's own weights: see ``js/scores.js``.
+"""The data for the sliders of the page, with which a reader sets weights: see ``js/scores.js``.
 
-The page has no distribution functions: it gets the critical values for each number of stores.
-Stores keep the deployments of the verdict. Only rounds count in which all stores were measured;
-without any the page has no sliders. The error of other settings is left out, so that near a limit
-the page may be less certain.
+JavaScript has no distribution functions: the page gets the critical values for each number of
+stores. Stores keep the deployments of the verdict. Only rounds with all stores count; without any
+the page has no sliders. The error is estimated without the settings that were not chosen, so near a
+limit the page may be less certain than the verdict.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ def sliders(
     judged: Decision,
     rules: Mapping[str, Rule],
 ) -> dict[str, Any]:
-    """``criteria`` (name, weight), ``stores``, ``parts`` (store, criterion, round: logarithms,
-    greater is better; None where a store lacks the criterion), ``tries`` of each store, and
-    ``critical``: for 1, 2, ... stores what `balanced` says."""
-    several = [one for one in criteria if len(one.stores) > 1]
-    stores = sorted({s.label for one in several for s in one.stores})
-    names = [one.name for one in several]
-    mine = measures[measures["store"].isin(stores) & measures["criterion"].isin(names)]
-    mine, _ = at_common_volume(judged.deployed(mine))
+    """JSON data of the sliders: ``criteria`` (name, weight), ``stores``, ``parts`` (store x
+    criterion x round: logarithms, greater is better; None if not measured), ``tries`` (settings per
+    store) in ``critical``: `balanced` for 1, 2, ... stores."""
+    several = [c for c in criteria if len(c.stores) > 1]
+    stores = sorted({s.label for c in several for s in c.stores})
+    names = [c.name for c in several]
+    rows = measures[measures["store"].isin(stores) & measures["criterion"].isin(names)]
+    rows, _ = at_common_volume(judged.deployed(rows))
     parts: list[list[list[float] | None]] = [[None] * len(several) for _ in stores]
-    if len(mine):
-        logs = logarithms(mine, rules)
+    if len(rows):
+        logs = logarithms(rows, rules)
         best = logs.loc[logs.mean(axis=1).groupby(level=["store", "criterion"]).idxmax()]
         best = best.droplevel(["deployment", "clients"]).dropna(axis=1)
         for (store, name), row in zip(best.index, best.to_numpy(), strict=True):
@@ -45,7 +45,7 @@ def sliders(
     settings = measures.drop_duplicates(["store", "deployment", "clients"])
     tries = settings.groupby("store").size()
     return {
-        "criteria": [{"name": one.name, "weight": one.weight} for one in several if n],
+        "criteria": [{"name": c.name, "weight": c.weight} for c in several if n],
         "stores": stores,
         "parts": parts,
         "critical": [

@@ -1,7 +1,7 @@
-"""Typical uses of a store, each a set of weights: the same score with other priorities.
+"""Typical uses of a store: the same score with other weights.
 
-The weights are judgements, shown beside the answer and movable on the page: the criterion that a
-use is about weighs eight times as much as one that matters beside it.
+The weights are a judgement; a reader can change them on the page. The main criteria of a use share
+a weight of MAIN, each secondary one has BESIDE.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from storewise.analysis.verdict.criterion import Criterion
 from storewise.analysis.verdict.measures import placed, without_server
 
 MAIN, BESIDE = 8.0, 1.0
-#: Stores that an answer names.
+#: Largest number of stores that an answer names.
 NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One use: a key, words after "if you mostly", the criteria that it is about, of which one must
-    have been measured for two stores, and those that matter beside them."""
+    """One use: a key, the text after "if you mostly", the main criteria (`about`; one of them must
+    have been measured for two stores) and the secondary ones (`beside`)."""
 
     key: str
     words: str
@@ -52,19 +52,19 @@ USES = (
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The answer for one use: the stores that are first, and the weights as shares."""
+    """The answer for one use: the best stores, and the weights as shares (sum 1)."""
 
     use: Use
     stores: tuple[str, ...]
     shares: Mapping[str, float]
     files_better: bool = False
-    """Whether the input files, which are no store, are better still."""
+    """Whether the input files, which are no store, are better than these stores."""
     apart: tuple[str, ...] = ()
     """The stores in which each writing process has its own store."""
 
     @property
     def words(self) -> str:
-        """``SQLite or PostgreSQL (SQLite: one store per writing process)``."""
+        """The answer as text: ``SQLite or PostgreSQL (SQLite: one store per writing process)``."""
         more = "; the files alone are better still" if self.files_better else ""
         if self.apart:
             which = "" if self.apart == self.stores else f"{all_of(self.apart)}: "
@@ -73,7 +73,7 @@ class Choice:
 
 
 def names_of(stores: Sequence[str]) -> str:
-    """Stores of which any will do: ``SQLite``, ``SQLite or DuckDB``, ``A, B or 3 others``."""
+    """Equally good stores as text: ``SQLite``, ``SQLite or DuckDB``, ``A, B or 3 others``."""
     if len(stores) <= NAMED:
         return " or ".join([", ".join(stores[:-1]), stores[-1]] if stores[1:] else stores)
     return f"{', '.join(stores[: NAMED - 1])} or {len(stores) - NAMED + 1} others"
@@ -86,47 +86,47 @@ def choices(
     rules: Mapping[str, Rule],
     conditions: Conditions,
 ) -> list[Choice]:
-    """The answer for each use about which something was measured for several stores.
+    """The answer for each use with a main criterion that was measured for several stores.
 
-    From a single client that loads nothing follows for many. What must survive a crash is asked of
-    stores only that lost nothing in any, so only where servers were killed.
+    "Write" leaves out trials with one client, which say nothing about many. "Crash" compares only
+    stores that lost nothing in any crash, so it needs trials in which servers were killed.
     """
-    several = {one.name for one in criteria if len(one.stores) > 1}
-    alone = tables.trials[client_threads(tables.trials) < 2]
-    one_writer = set(placed(alone, tables)["clients"]) if len(alone) else set()
+    several = {criterion.name for criterion in criteria if len(criterion.stores) > 1}
+    single_client = tables.trials[client_threads(tables.trials) < 2]
+    one_writer = set(placed(single_client, tables)["clients"]) if len(single_client) else set()
     answers = []
     for use in USES:
-        about = [one for one in criteria if one.name in several & set(use.about)]
-        mine = measures
+        about = [criterion for criterion in criteria if criterion.name in several & set(use.about)]
+        rows = measures
         if use.key == "write":
-            mine = measures[~measures["clients"].isin(one_writer)]
+            rows = measures[~measures["clients"].isin(one_writer)]
         elif use.key == "crash":
             safe = [s for s, (lost, _) in conditions.crashes.items() if lost == 0]
-            mine = measures[measures["store"].isin(safe)]
-        if not about or mine.empty:
+            rows = measures[measures["store"].isin(safe)]
+        if not about or rows.empty:
             continue
-        # What not all of these stores have (nodes of embedded ones) is no reason to leave any out.
-        compared = set(mine["store"]) - set(conditions.no_stores)
-        has = mine.groupby("criterion")["store"].agg(set).to_dict()
+        # A secondary criterion counts only if all of these stores have it.
+        compared = set(rows["store"]) - set(conditions.no_stores)
+        has = rows.groupby("criterion")["store"].agg(set).to_dict()
         weights = {
             name: weight
             for name, weight in use.weights.items()
             if name in several and (name in use.about or compared <= has.get(name, set()))
         }
         weighted = {name: replace(rules[name], weight=w) for name, w in weights.items()}
-        names = decide(mine, weighted, replace(conditions, crashes={})).named
+        names = decide(rows, weighted, replace(conditions, crashes={})).named
         if use.key == "crash" and not names:
             names = sorted(compared)
         if names:
             shares = {name: weight / sum(weights.values()) for name, weight in weights.items()}
-            own = without_server(tables) if use.key == "write" else ()
-            apart = tuple(name for name in names if name in own)
+            separate = without_server(tables) if use.key == "write" else ()
+            apart = tuple(name for name in names if name in separate)
             answers.append(Choice(use, tuple(names), shares, all(map(_files_lead, about)), apart))
     return answers
 
 
 def _files_lead(criterion: Criterion) -> bool:
-    """Whether reading the input files is better than any store."""
+    """Whether reading the input files is better than every store."""
     files = [s.estimate.mean for s in criterion.standings if s.baseline]
     stores = [s.estimate.mean for s in criterion.stores]
     if not files or not stores:

@@ -225,7 +225,7 @@ ROWS = {"a": ["p", "p", "q", "q"], "b": ["p", "p", "q", "q"], "y": [1.0, 2.0, 3.
         ({"y": [1.0, 1.0, 2.0, 2.0]}, {}, "fits every y exactly"),
         ({"y": [1.0, np.nan, 2.0, 2.0]}, {}, "no finite numbers"),
         ({"y": [1.0, 0.0, 2.0, 2.0]}, {"log": True}, "no logarithm"),
-        ({}, {"robust": True, "repeats": 3}, "rows that count once"),
+        ({}, {"robust": True, "repeats": 3}, "and without repeats"),
         ({"a": range(5000), "b": 0, "y": range(5000)}, {}, r"5000 rows leave .* \(--numeric\)"),
         ({"a": ["p"] * 4}, {}, r"factor a has only one level \(p\)"),
         ({"a": ["p", None, "q", "q"]}, {}, "1 rows have no level"),
@@ -237,7 +237,7 @@ ROWS = {"a": ["p", "p", "q", "q"], "b": ["p", "p", "q", "q"], "y": [1.0, 2.0, 3.
         (
             {"a": ["p", "p", "p", "q"], "y": [1.0, 2.0, 4.0, 5.0]},
             {"robust": True},
-            "a cell to itself",
+            "the only row of a cell",
         ),
     ],
 )
@@ -338,10 +338,10 @@ def test_tables_and_warnings_of_groups():
     normal, spread = group_warnings(found.groups)
     assert normal.startswith("residuals are not normal in all groups (least p ")
     assert normal.endswith("remedy: --log-response or look at the extreme rows")
-    assert "do not spread alike" in spread and "--log-response or --robust" in spread
+    assert "unequal variances" in spread and "--log-response or --robust" in spread
     # Logarithms are taken already; robust tests need no equal variance. A group has no "in ...".
     (of_logs,) = group_warnings(groups(table, ["g"], replace(spec, log=True)).groups)
-    assert "alike" in of_logs and of_logs.endswith("remedy: --robust (without --repeats)")
+    assert "unequal" in of_logs and of_logs.endswith("remedy: --robust (without --repeats)")
     assert group_warnings(groups(table, ["g"], replace(spec, log=True, robust=True)).groups) == []
     pairs = json_rows(groups(table, ["g"], replace(spec, log=True)).groups, pairs=True)
     assert [pair["ratio"] for pair in pairs] == pytest.approx(
