@@ -28,17 +28,17 @@ class Point:
     words: str = ""
     """Value, interval and repeats, lines separated by ``\\n``."""
     source: str = ""
-    """``table:row``, where the value comes from."""
+    """``table:row`` of the value."""
     hollow: bool = False
 
     @property
     def unsure(self) -> bool:
-        """Whether its interval is too wide to be useful: the point is drawn hollow, without it."""
+        """Whether the interval is too wide to be useful: then it is not drawn."""
         return too_wide(self.low, self.high)
 
     @property
     def ends(self) -> tuple[float, float] | None:
-        """The ends of the interval that is drawn; None where there is none."""
+        """The ends of the drawn interval; None if none is drawn."""
         if self.low is None or self.high is None or self.unsure or not self.high > self.low:
             return None
         return self.low, self.high
@@ -46,43 +46,43 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points that belong together.
+    """Points of one line, bar or area.
 
-    ``lines`` have neither markers nor intervals; ``level`` is one upright or level line through the
-    whole panel; ``bars`` of one row and an ``area`` (over seconds) begin where the series before
-    ends.
+    ``lines`` have neither markers nor intervals. ``level`` is one horizontal line (vertical in a
+    panel with rows). ``bars`` of one row and an ``area`` (over seconds) are stacked on the series
+    before.
     """
 
     name: str
-    """Its name in the legend and in titles of points; without one it is in no legend."""
+    """The name in the legend and in tooltips; a series without a name is not in the legend."""
     points: Sequence[Point]
     mode: Mode = "lines+markers"
     engine: str = ""
-    """The engine whose looks it has; empty for none."""
+    """The engine whose colour and marker it has; empty for none."""
     colour: str = ""
     marker: str = ""
-    """One of Matplotlib's; `colour` and `marker` stand in for those of its engine."""
+    """A marker of Matplotlib; `colour` and `marker` replace those of the engine."""
     dash: int = 0
-    """Its place in LINES of `storewise.figures.style`."""
+    """Index of the line style in `storewise.figures.style.LINES`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis. A ``value`` axis begins at 0, or is logarithmic where its values are spread."""
+    """An axis. A ``value`` axis begins at 0, or is logarithmic if its values differ by much."""
 
     label: str = ""
     scale: Scale = "value"
     levels: Sequence[float] = ()
     """Positions of the ticks; empty: chosen by the values."""
     texts: Sequence[str] = ()
-    """Texts of the ticks; the levels themselves where there are none."""
+    """Texts of the ticks; empty: the levels."""
     top: float | None = None
-    """Its end; None: by the values."""
+    """Upper end of the axis; None: chosen by the values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One plot. Where it has `rows`, the `y` of each point is the name of one; the first is at the
+    """One plot. If it has `rows`, `y` of each point is the name of a row; the first row is at the
     top."""
 
     title: str
@@ -102,8 +102,8 @@ class Chart:
 
 
 def level_axis(label: str, levels: Iterable[Any], scale: Scale | None = None) -> Axis:
-    """An axis of a numeric factor's levels, which are its ticks; without a `scale` it is
-    logarithmic where they span a factor of eight or more."""
+    """The axis of a numeric factor, with a tick at each level. Default `scale`: logarithmic if the
+    levels differ by a factor of eight or more."""
     known = sorted({float(v) for v in levels if not missing(v)})
     wide = bool(known) and known[0] > 0 and known[-1] / known[0] >= 8
     return Axis(label, scale or ("log" if wide else "linear"), known)

@@ -12,7 +12,7 @@ from storewise.figures.style import DASHED, GREY
 
 
 def storage(tables: Tables) -> Chart | None:
-    """Bytes on disk per document, against what the inputs take as they lie on disk."""
+    """Bytes on disk per document of each store, and of the input files for comparison."""
     sizes = tables.storage_summary
     sizes = sizes[(sizes["measure"] == "bytes_per_document") & (sizes["mean"] > 0)]
     sizes = sizes[sizes["engine"] != CEILING]
@@ -33,8 +33,8 @@ def storage(tables: Tables) -> Chart | None:
 
 
 def costs(tables: Tables) -> Chart | None:
-    """A row per engine and setting with its interval, a panel per phase: money where the study has
-    prices, else hours of hosts."""
+    """Costs, a panel per phase with a row per engine and setting: money if the study has prices,
+    else host hours."""
     rows = tables.summary
     measure = MONEY if (rows["measure"] == MONEY).any() else HOURS
     rows = rows[rows["measure"].isin([measure, CORPUS_MONEY])]

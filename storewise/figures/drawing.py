@@ -1,8 +1,8 @@
 """Charts as pictures, by Matplotlib: each panel is a part (a subfigure) of one picture. The files
 have the picture as a whole, the page has its parts, which stand beside or below each other.
 
-Everything is the same byte for byte for the same chart. Margins are counted from the texts, not
-laid out: all panels of a chart get the same, in a tenth of the time.
+Equal charts give identical bytes. Margins are computed from the lengths of texts, not by
+Matplotlib's layout, which would take ten times as long.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from matplotlib.transforms import ScaledTranslation
 from storewise.figures.chart import Chart, Panel, Point, Series
 from storewise.figures.style import GRID, INK, LINES, look, themed
 
-#: Of a panel, in points (1/72 inch): 400 pixels, which a phone shows without making it smaller.
+#: Width of a panel in points (1/72 inch): 400 pixels, which fit on a phone.
 WIDTH = 300.0
-#: Of the plot in a panel without rows, of a line of text, and of the room around it.
+#: Height of a plot without rows, height of a line of text, and margin, in points.
 _HEIGHT, _LINE, _ROOM = 165.0, 12.0, 8.0
-#: A sign's width, and most signs of a row's name, and of a title or label in a line.
+#: Width of a character in points; most characters per line of a row's name, and of a title.
 _SIGN, _NAME, _TITLE = 5.3, 19, 46
-#: Ratio of the greatest to the least value from which on an axis is logarithmic.
-_FAR = 20
+#: An axis is logarithmic if its largest value is more than this many times the smallest.
+_LOG_RATIO = 20
 _HOLLOW = "Hollow: not measured well enough (an interval of more than a factor of ten)."
 #: Dots per inch of PNG files.
 _DPI = 160
@@ -63,14 +63,14 @@ _RC = {
     "grid.color": GRID,
     "grid.linewidth": 0.7,
     "svg.fonttype": "none",
-    # A name with a dollar sign is no formula.
+    # Dollar signs in names do not begin a formula.
     "text.parse_math": False,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A figure as drawn; `parts` are its legend and then its panels, as SVG."""
+    """A drawn figure; `parts` are the SVG of its legend, then of each panel."""
 
     png: bytes
     svg: str
@@ -78,12 +78,12 @@ class Picture:
 
 
 def styled(name: str) -> AbstractContextManager[None]:
-    """Figures as here; `name` keeps the ids of two on one page apart, and the same in each run."""
+    """The style of all figures. `name` makes a figure's SVG ids unique and reproducible."""
     return mpl.rc_context({**_RC, "svg.hashsalt": name})
 
 
 def draw(chart: Chart, name: str) -> Picture:
-    """The legend, where there is something in it, then the panels in rows of up to three."""
+    """A picture of the legend, if there is one, and of the panels in rows of up to three."""
     panels, signs, note = chart.panels, _signs(chart), _note(chart)
     places = range(len(panels))
     columns = {1: 1, 2: 2, 4: 2}.get(len(panels), 3)
@@ -92,7 +92,7 @@ def draw(chart: Chart, name: str) -> Picture:
         max(room.top + room.plot + room.bottom for room in rooms[at : at + columns])
         for at in places[::columns]
     ]
-    # Most names that fit beside each other in the width of a panel.
+    # The number of names that fit into the width of a panel.
     beside = int(WIDTH // (max(map(len, signs), default=1) * _SIGN + 38)) or 1
     lines = len(note) + 1.15 * math.ceil(len(signs) / beside)
     heights.insert(0, _ROOM + _LINE * lines)
@@ -124,8 +124,8 @@ def draw(chart: Chart, name: str) -> Picture:
 
 
 def picture_of(figure: Figure, parts: Sequence[SubFigure] = ()) -> Picture:
-    """A figure as PNG and as SVG, and its parts as SVG. Links of the figure are JSON of [what the
-    place says, its source]."""
+    """A figure as PNG and SVG, and its parts as SVG. A link in the figure is JSON: [tooltip,
+    source]."""
     for place, part in enumerate(parts):
         part.set_gid(f"part-{place}")
     png, svg = io.BytesIO(), io.BytesIO()
@@ -133,18 +133,18 @@ def picture_of(figure: Figure, parts: Sequence[SubFigure] = ()) -> Picture:
     figure.savefig(svg, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     root = ElementTree.fromstring(svg.getvalue())
     for link in root.iter(f"{_SVG}a"):
-        words, source = json.loads(link.attrib[_HREF])
+        tooltip, source = json.loads(link.attrib[_HREF])
         link.attrib.clear()
         if source:
             table = source.partition(":")[0]
             link.attrib.update({"href": f"../analysis/{table}.csv", "data-source": source})
         title = ElementTree.Element(f"{_SVG}title")
-        title.text = words
+        title.text = tooltip
         link.insert(0, title)
     ElementTree.indent(root, "")
     groups = {group.attrib.pop("id", ""): group for group in root.iter(f"{_SVG}g")}
-    # The parts of a page share what is defined once: the first has the areas that are drawn on.
-    shared = [one for one in root.iter(f"{_SVG}defs") if one.find(f"{_SVG}clipPath") is not None]
+    # The first part has the clip paths of all parts; the page has unique ids.
+    shared = [defs for defs in root.iter(f"{_SVG}defs") if defs.find(f"{_SVG}clipPath") is not None]
     texts = []
     for place, part in enumerate(parts):
         box = part.bbox.transformed(figure.dpi_scale_trans.inverted())
@@ -152,15 +152,15 @@ def picture_of(figure: Figure, parts: Sequence[SubFigure] = ()) -> Picture:
         width, height = 72 * box.width, 72 * box.height
         size = {"width": f"{width:g}", "height": f"{height:g}"}
         view = {"viewBox": f"{x:g} {y:g} {width:g} {height:g}"}
-        own = ElementTree.Element(f"{_SVG}svg", size | view)
-        own.extend([*(shared if place == 0 else []), groups[f"part-{place}"]])
-        texts.append(ElementTree.tostring(own, encoding="unicode"))
+        element = ElementTree.Element(f"{_SVG}svg", size | view)
+        element.extend([*(shared if place == 0 else []), groups[f"part-{place}"]])
+        texts.append(ElementTree.tostring(element, encoding="unicode"))
     return Picture(png.getvalue(), ElementTree.tostring(root, encoding="unicode"), texts)
 
 
 def for_page(svg: str) -> str:
-    """A part as the page has it: its font is the page's, as are its colours, light or dark, and its
-    links lead from the page."""
+    """The SVG of a part with the font and the colours (light or dark) of the page, and with links
+    relative to the page."""
     page = {INK: "currentColor", "#FFFFFF": "var(--page)", GRID: "var(--line)"}
 
     def colour(match: re.Match[str]) -> str:
@@ -173,19 +173,19 @@ def for_page(svg: str) -> str:
 
 
 def _note(chart: Chart) -> list[str]:
-    """The lines of text above the legend."""
-    points = [point for panel in chart.panels for one in panel.series for point in one.points]
+    """Lines of text above the legend."""
+    points = [point for panel in chart.panels for series in panel.series for point in series.points]
     hollow = _HOLLOW if any(point.unsure for point in points) else ""
     return textwrap.wrap(f"{chart.note} {hollow}".strip(), 56)
 
 
 def _signs(chart: Chart) -> Mapping[str, Any]:
-    """Name -> its sign in the legend; names of rows stand beside their rows."""
+    """Name of a series -> its sign in the legend, except for names of rows."""
     signs: dict[str, Any] = {}
     for panel in chart.panels:
-        for one in panel.series:
-            if one.name and one.name not in panel.rows:
-                signs.setdefault(one.name, _sign(one))
+        for series in panel.series:
+            if series.name and series.name not in panel.rows:
+                signs.setdefault(series.name, _sign(series))
     return signs
 
 
@@ -209,7 +209,7 @@ def _looks(series: Series) -> tuple[str, str]:
 
 
 class _Room(NamedTuple):
-    """Room of a panel, in points: left of the plot, above it, its height, and below it."""
+    """Sizes of a panel in points: margin left of the plot, above it, its height, margin below."""
 
     left: float
     top: float
@@ -218,21 +218,21 @@ class _Room(NamedTuple):
 
 
 def _room(panel: Panel) -> _Room:
-    """Space that the texts of a panel need."""
+    """The sizes that the texts of a panel need."""
     names = [line for name in panel.rows for line in textwrap.wrap(name, _NAME)]
     top = _ROOM + 1.1 * _LINE * len(textwrap.wrap(panel.title, _TITLE))
     label = f"{panel.x.label} (log)" if panel.x.scale == "value" else panel.x.label
     bottom = 18 + _LINE * len(textwrap.wrap(label, _TITLE - 6))
     if names:
-        most = max(len(textwrap.wrap(name, _NAME)) for name in panel.rows)
-        plot = len(panel.rows) * (_LINE * most + 6) + 6
+        lines = max(len(textwrap.wrap(name, _NAME)) for name in panel.rows)
+        plot = len(panel.rows) * (_LINE * lines + 6) + 6
         return _Room(_SIGN * max(map(len, names)) + _ROOM, top, plot, bottom)
-    low = any(one.mode == "area" for one in panel.series)
+    low = any(series.mode == "area" for series in panel.series)
     return _Room(50, top, 0.6 * _HEIGHT if low else _HEIGHT, bottom)
 
 
 def _plot(part: SubFigure, panel: Panel, room: _Room) -> Axes:
-    """The plot of a panel without its scales."""
+    """Add the axes of a panel and draw its series, without scales."""
     wide, high = WIDTH - room.left - 12, 72 * part.bbox.height / part.dpi
     place = (room.left / WIDTH, 1 - (room.top + room.plot) / high, wide / WIDTH, room.plot / high)
     axes = part.add_axes(place)
@@ -247,11 +247,11 @@ def _plot(part: SubFigure, panel: Panel, room: _Room) -> Axes:
         axes.yaxis.set_label_coords((3 - room.left) / wide, 0.5)
         axes.yaxis.label.set_verticalalignment("top")
     below: dict[float, float] = {}
-    several = [one for one in panel.series if any(point.ends for point in one.points)]
+    several = [s for s in panel.series if any(point.ends for point in s.points)]
     for series in panel.series:
-        # Intervals of several lines at one level stand beside each other.
-        moved = series in several and panel.x.levels
-        aside = 3 * (several.index(series) - (len(several) - 1) / 2) if moved else 0.0
+        # Intervals of several lines at one level are drawn beside each other.
+        shifted = series in several and panel.x.levels
+        aside = 3 * (several.index(series) - (len(several) - 1) / 2) if shifted else 0.0
         _draw(axes, panel, series, below, aside)
     return axes
 
@@ -259,8 +259,8 @@ def _plot(part: SubFigure, panel: Panel, room: _Room) -> Axes:
 def _draw(
     axes: Axes, panel: Panel, series: Series, below: dict[float, float], aside: float
 ) -> None:
-    """Draw a series in its panel. `below` has where stacked bars (by row) and areas (by second)
-    begin; `aside` shifts a series to the side, in points."""
+    """Draw a series in its panel. `below` maps row or second to the start of the next stacked bar
+    or area, and is updated; `aside` shifts a series to the right, in points."""
     points, (colour, marker) = series.points, _looks(series)
     dash = LINES[series.dash % len(LINES)]
     xs = [point.x for point in points]
@@ -304,29 +304,29 @@ def _draw(
 def _whiskers(
     axes: Axes, panel: Panel, points: Sequence[Point], xs: Any, ys: Any, **look: Any
 ) -> None:
-    """The intervals of those points that have one."""
+    """Draw the intervals of the points that have one."""
     ends = np.array([point.ends or (np.nan, np.nan) for point in points]).T
     if np.isfinite(ends).any():
         values = np.array(xs if panel.rows else ys)
         lengths = np.clip([values - ends[0], ends[1] - values], 0, None)
         for end in ends:
             axes.update_datalim(np.column_stack([end, ys] if panel.rows else [xs, end]))
-        way = {"xerr" if panel.rows else "yerr": lengths}
-        axes.errorbar(xs, ys, **way, fmt="none", capsize=3, elinewidth=1.1, **look)
+        errors = {"xerr" if panel.rows else "yerr": lengths}
+        axes.errorbar(xs, ys, **errors, fmt="none", capsize=3, elinewidth=1.1, **look)
 
 
 def _scale(chart: Chart, plots: Sequence[Axes], panel: Panel, axes: Axes, side: str) -> None:
-    """Scale, range, ticks and label of an axis, ``x`` or ``y``. All panels that show the same
-    measure have one scale, so that they can be compared."""
+    """Set scale, range, ticks and label of an axis, ``x`` or ``y``. Panels with the same label have
+    the same scale, so that they can be compared."""
     spec, axis = getattr(panel, side), getattr(axes, f"{side}axis")
-    reach = [
+    limits = [
         plot.dataLim
         for one, plot in zip(chart.panels, plots, strict=True)
         if getattr(one, side).label == spec.label
     ]
-    low = min(getattr(one, f"minpos{side}") for one in reach)
-    high = max(getattr(one, f"interval{side}")[1] for one in reach)
-    log = spec.scale == "log" or (spec.scale == "value" and high > _FAR * low)
+    low = min(getattr(one, f"minpos{side}") for one in limits)
+    high = max(getattr(one, f"interval{side}")[1] for one in limits)
+    log = spec.scale == "log" or (spec.scale == "value" and high > _LOG_RATIO * low)
     label = f"{spec.label} (log)" if log and not spec.levels else spec.label
     axis.set_label_text(textwrap.fill(label, _TITLE - 6 if side == "x" else 34))
     if log:

@@ -31,10 +31,10 @@ _TIMES = (
 
 
 def host_cpu(tables: Tables) -> Chart | None:
-    """Host CPU over time by kind, iowait included, a panel per engine and phase of LEAST_SECONDS:
-    of the first repeat at the highest setting, where a limit would be met.
+    """Host CPU over time by kind of use, a panel per engine and phase of LEAST_SECONDS or more: the
+    first repeat at the highest setting, which reaches limits first.
 
-    Nodes on hosts of their own have panels beside those of their clients.
+    Nodes on separate hosts have panels beside those of their clients.
     """
     factors = tables.results.factors
     trials = tables.trials.rename(columns={"host": "clients"})
@@ -73,10 +73,10 @@ def _over_time(heading: str, rows: pd.DataFrame) -> Panel:
 
 
 def latency_by_node(tables: Tables) -> Chart | None:
-    """Service time by owning node, a panel per operation, then the CPU of the nodes' hosts.
+    """Service time by owning node, a panel per operation, and CPU of the nodes' hosts.
 
-    For each engine and phase, at the last step of each number of slowed nodes; at the lowest level
-    of the trials' other factors, of the largest cluster: it shows most of how nodes differ.
+    For each engine and phase: the last step of each number of slowed nodes, in the largest cluster,
+    at the lowest level of all other factors.
     """
     if tables.per_node.empty:
         return None
@@ -99,8 +99,8 @@ def latency_by_node(tables: Tables) -> Chart | None:
 
 
 def _panels(heading: str, rows: pd.DataFrame, engine: str) -> list[Panel]:
-    """Panels of one step: median, mean and 95th percentile of each node, a panel per operation,
-    over repeats, and what the processors of the nodes' hosts did."""
+    """Panels of one step: median, mean and 95th percentile by node, a panel per operation, as
+    medians over repeats; then the CPU of the nodes' hosts."""
     slowest = rows.groupby("node")["service_p95"].max().nlargest(_NODES)
     nodes = [node for node in dict.fromkeys(rows["node"]) if node in slowest]
     slowed = set(rows.loc[rows["slowed"] != "", "node"])

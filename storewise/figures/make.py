@@ -1,4 +1,4 @@
-"""All figures, and how they are made, once a run."""
+"""All figures: how they are drawn and written, once per run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MOST = 18
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A drawn figure; `picture` is None if the study has no data for it, or if drawing failed with
+    """A figure; `picture` is None if the study has no data for it, or if drawing failed with
     `error`."""
 
     name: str
@@ -43,10 +43,10 @@ class Made:
 
 
 def make_figures(tables: Tables, outdir: Path) -> list[Made]:
-    """All figures, written to `outdir` as PNG and SVG, with the caption as text beside them.
+    """Draw all figures and write them to `outdir` as PNG and SVG, with the caption as text.
 
-    A figure that cannot be drawn is given back with its error, so that a report never fails over
-    it. Files of an earlier run are removed. Raises OSError where `outdir` cannot be written.
+    A figure that cannot be drawn is returned with its error, so that the report is made anyway.
+    Files of an earlier run are removed. Raises OSError if `outdir` cannot be written.
     """
     outdir.mkdir(parents=True, exist_ok=True)
     for form in ("png", "svg", "txt"):
@@ -61,7 +61,7 @@ def make_figures(tables: Tables, outdir: Path) -> list[Made]:
 
 
 def write(picture: Picture, caption: str, place: Path) -> None:
-    """A figure as PNG, as SVG, and its caption as text."""
+    """Write a figure as PNG and SVG, and its caption as text."""
     place.with_suffix(".png").write_bytes(picture.png)
     place.with_suffix(".svg").write_text(picture.svg, encoding="utf-8")
     place.with_suffix(".txt").write_text(caption, encoding="utf-8")

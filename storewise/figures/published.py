@@ -1,4 +1,4 @@
-"""Published curves over measured ones: shapes only, for the hardware is another."""
+"""Published curves over measured ones: only shapes compare, because the hardware differs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _LABELS = {
 
 
 def published(tables: Tables) -> Chart | None:
-    """A panel per published series: each curve as a multiple of its own value at one level.
+    """A panel per published series; each curve is divided by its own value at one level.
 
-    Dashed lines with hollow markers are published, full lines measured. Where a series was
-    published for several settings, the one with the most measured levels is drawn.
+    Dashed lines with hollow markers are published, full lines measured. If a series was published
+    for several settings, the one with the most measured levels is drawn.
     """
     curves = tables.reference_curves
     if curves.empty:
@@ -40,9 +40,9 @@ def published(tables: Tables) -> Chart | None:
 
 
 def one_setting(group: pd.DataFrame) -> pd.DataFrame:
-    """The published curves of one setting, and all measured ones that stand beside them."""
+    """The published curves of one setting, and the measured curves with the same setting."""
     measured = group["source"] == "measured"
-    # The last of equals: the largest amount of work, where settings are amounts.
+    # Of equal counts the last setting: the largest one, if settings are amounts of work.
     settings = group[~measured]["fixed"].unique()[::-1]
     counts = group[measured]["fixed"].value_counts().reindex(settings, fill_value=0)
     return group[group["fixed"] == counts.idxmax()]
@@ -50,21 +50,21 @@ def one_setting(group: pd.DataFrame) -> pd.DataFrame:
 
 def _panel(curves: pd.DataFrame) -> Panel:
     measured = curves[curves["source"] == "measured"].drop_duplicates("system")
-    # A published curve has the looks of what stands beside it here.
-    beside = dict(zip(measured["system"], measured["engine"], strict=True))
+    # A published curve has the colour and marker of the engine that is compared with it.
+    engines = dict(zip(measured["system"], measured["engine"], strict=True))
     first = curves.iloc[0]
     lines = []
     keys = ["source", "system", "engine", "setting"]
     for (source, system, engine, setting), group in grouped(curves, keys):
-        here = source == "measured"
+        is_measured = source == "measured"
         name = f"published: {system}"
-        if here:
+        if is_measured:
             more = str(setting or "").removeprefix(first["fixed"]).strip(", ")
             name = f"here: {title(engine)}" + (f" ({more})" if more else "")
-        rows = group[np.isfinite(group["relative"])].sort_values("x").assign(hollow=not here)
+        rows = group[np.isfinite(group["relative"])].sort_values("x").assign(hollow=not is_measured)
         points = points_of(rows, "x", "relative", _words, "reference_curves")
-        engine = engine if here else beside.get(system, "")
-        lines.append(Series(name, points, engine=engine, dash=SOLID if here else DASHED))
+        engine = engine if is_measured else engines.get(system, "")
+        lines.append(Series(name, points, engine=engine, dash=SOLID if is_measured else DASHED))
     lines.append(Series("", [Point(0, 1.0, words="the same")], "level", colour=GREY, dash=DOTTED))
     bases = set(map(level, curves["base"].astype(float)))
     words = f"value over that at {bases.pop()}" if len(bases) == 1 else "value over its first"

@@ -21,8 +21,8 @@ _LEAST_WORK = 1.0
 
 
 def rates_shown(tables: Tables) -> pd.DataFrame:
-    """The rate of each phase, of loads in documents, of others in operations, at steps of equal
-    work whose rate nobody set."""
+    """Rates of each phase: documents/s of loads, operations/s of others. Only steps with equal work
+    for all stores, without target rates."""
     rates = headline_rates(tables, tables.rates[tables.rates["mean"] > 0])
     # The files themselves load nothing: what was timed there is parsing alone.
     rates = rates[~((rates["engine"] == BASELINE) & rates["phase"].isin(loads(tables.throughput)))]
@@ -35,13 +35,13 @@ def rates_shown(tables: Tables) -> pd.DataFrame:
 
 
 def measure_of(rows: pd.DataFrame) -> str:
-    """The unit that the rates of a phase count: ``documents``."""
+    """The unit that the rates of a phase count: ``documents`` or ``operations``."""
     return str(rows["measure"].iloc[0]).removesuffix("_per_s")
 
 
 def throughput(tables: Tables) -> Chart | None:
-    """A row per engine and setting with its mean and interval, the client's ceiling last; a panel
-    per phase."""
+    """A panel per phase with a row per engine and setting: mean and interval; the client's ceiling
+    is last."""
     rates = rates_shown(tables)
     if rates.empty or (rates["engine"] == CEILING).all():
         return None
@@ -56,7 +56,7 @@ def throughput(tables: Tables) -> Chart | None:
 
 
 def latency(tables: Tables) -> Chart | None:
-    """Service time over the percentile, a panel per operation of a phase."""
+    """Service time in ms over the percentile, a panel per phase and operation."""
     times = tables.latency_summary
     times = times[(times["time"] == "service") & (times["operation"] != "finish")]
     times = times[(times["engine"] != CEILING) & times["percentile"].isin(_TAILS)]
@@ -83,8 +83,8 @@ def _percentile(row: Mapping[str, Any]) -> str:
 
 
 def over_selectivity(tables: Tables) -> Chart | None:
-    """Mean seconds of an execution over the share of the readings, a panel per query; markers are
-    hollow where a plan did not use the secondary index."""
+    """Mean seconds per execution over the selectivity (% of the readings), a panel per query.
+    Hollow markers: a plan did not use the secondary index."""
     factors = list(tables.results.factors)
     plans = tables.plans.join(tables.trials.set_index("trial")[factors], on="trial")
     plans = plans[(plans["engine"] != CEILING) & (plans["seconds"] > 0)]
@@ -100,7 +100,7 @@ def over_selectivity(tables: Tables) -> Chart | None:
 
 
 def _means(plans: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Means over trials and steps, with the rows of `plans` that they are made of as the index."""
+    """Means over trials and steps by `keys`; the index has the rows of `plans` behind each mean."""
     plans = plans.assign(row=plans.index, hollow=plans["uses_index"].eq(False))
     means = plans.groupby(keys, dropna=False, observed=True, as_index=False).agg(
         mean=("seconds", "mean"),

@@ -22,9 +22,9 @@ from storewise.figures.selection import LINES, Shown, by_phase, choose, curves
 from storewise.figures.steps import of_equal_work, steps_of
 from storewise.figures.style import DASHED, DOTTED
 
-#: Points of a fitted curve.
+#: Number of points of a fitted curve.
 _POINTS = 40
-#: What levels are called on their axis.
+#: Factor -> label of its axis.
 _LABELS = {
     "nodes": "data nodes",
     "node_threads": "threads per node",
@@ -37,9 +37,9 @@ _LABELS = {
 
 
 def over_levels(tables: Tables) -> Chart:
-    """Rates over the levels of each numeric factor, a panel per factor and phase, then of phases
-    of several steps over client threads and over the number of slowed nodes, with the fitted law.
-    Stores that do not have the factor (no servers: no nodes) are level lines."""
+    """Rates over each numeric factor, a panel per factor and phase; then rates over client threads
+    (phases of several steps) and over the number of slowed nodes. Each line has its fitted law. A
+    store without the factor (an embedded one has no nodes) is a horizontal line."""
     rates, factors = rates_shown(tables), tables.results.factors
     panels: list[Panel] = []
     notes = []
@@ -59,31 +59,31 @@ def over_levels(tables: Tables) -> Chart:
         shown = choose(slowed, factors, LINES)
         notes.append(shown.note)
         for phase, rows in by_phase(tables, shown.rows):
-            for way in filter(None, rows["slow"].unique()):
-                here = rows[rows["slow"].isin(["", way])]
-                panels += _panels(tables, f"{phase}, {way}", here, shown, "slowed_nodes")
+            for slow in filter(None, rows["slow"].unique()):
+                group = rows[rows["slow"].isin(["", slow])]
+                panels += _panels(tables, f"{phase}, {slow}", group, shown, "slowed_nodes")
     return Chart(panels, " ".join(dict.fromkeys(filter(None, notes))))
 
 
 def _slowed(tables: Tables) -> pd.DataFrame:
-    """The rates of phases in which nodes were slowed, with how many were and how."""
+    """The rates of phases with slowed nodes; `slowed_nodes` is their number, `slow` the kind."""
     rates, keys = tables.rates, [*tables.results.factors, "phase", "step"]
     marks = tables.summary[tables.summary["measure"] == SLOWED]
     words = marks[OTHER].astype(str)
     parts = words.str.extract(r"^(?P<slowed_nodes>\d+) slowed(?:: )?(?P<slow>.*)$")
     marks = marks[keys].join(parts.astype({"slowed_nodes": float}))
     rates = rates[rates["measure"] == "operations_per_s"]
-    # Rows keep their places in the table; `index` is the name of a factor.
+    # Rows keep their index of the table; the column has another name, since a factor is `index`.
     return rates.assign(place=rates.index).merge(marks, on=keys).set_index("place")
 
 
 def _panels(
     tables: Tables, heading: str, rows: pd.DataFrame, shown: Shown, factor: str
 ) -> Iterator[Panel]:
-    """The panel of a phase; none where no engine has two levels."""
+    """Yield the panel of a phase, if an engine has two levels or more."""
     if rows.groupby("engine")[factor].nunique().max() < 2:
         return
-    # Of steps that differ in nothing shown the best: how many clients reach it is a store's affair.
+    # Steps that differ only in clients: the best one, since stores need different numbers of them.
     rows = rows.sort_values("mean").drop_duplicates(["engine", *shown.names, factor], keep="last")
     rows = rows.sort_values(factor)
     counted = measure_of(rows)
@@ -104,7 +104,7 @@ def _panels(
 
 
 def _law(tables: Tables, line: Series, rows: pd.DataFrame, factor: str) -> Iterator[Series]:
-    """The law (a row of the judged table `usl`) that was fitted through a line over `factor`."""
+    """Yield the curve of the Universal Scalability Law for a line over `factor`."""
     laws = tables.judged.get("usl", pd.DataFrame(columns=["factor", "lambda", "step"]))
     laws = laws[(laws["factor"] == factor) & laws["lambda"].notna()]
     keys = [k for k in (*tables.results.factors, "phase", "measure") if k != factor]

@@ -16,13 +16,13 @@ from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import too_wide
 from storewise.figures.chart import Mode, Point, Series
 
-#: Lines of a panel, and rows of one, beyond which each engine is shown at its lowest setting.
+#: Most lines, and most rows, of a panel; if there are more, engines have their lowest setting only.
 LINES, ROWS = 9, 24
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The rows of a figure, the factors that tell its lines apart, and what is left out."""
+    """The rows of a figure, the factors in the names of its lines, and a note on rows left out."""
 
     rows: pd.DataFrame
     names: Sequence[str]
@@ -30,9 +30,9 @@ class Shown:
 
 
 def choose(table: pd.DataFrame, names: Sequence[str], most: int, panel: str = "phase") -> Shown:
-    """All rows of a table, or of more lines than `most` in a panel (there is one for each level of
-    column `panel`) those of each engine at the lowest level of each of these factors; a factor
-    that an engine does not have leaves out none of its rows."""
+    """All rows of a table. If a panel (a level of column `panel`) would have more lines than
+    `most`: only rows at the lowest level of each factor in `names`, by engine. Engines without a
+    factor keep all their rows."""
     names = [n for n in varying_factors(table, names) if n in table]
     lines = table[[panel, "engine", *names]].drop_duplicates().groupby(panel).size()
     if not names or lines.max() <= most:
@@ -63,7 +63,7 @@ def by_phase(tables: Tables, table: pd.DataFrame) -> Iterator[tuple[str, pd.Data
         yield phase, table[table["phase"] == phase]
 
 
-#: What is said of a row.
+#: Function from a row to its tooltip.
 Words = Callable[[Mapping[str, Any]], str]
 
 
@@ -75,9 +75,9 @@ def points_of(
     table: str = "",
     scale: float = 1.0,
 ) -> list[Point]:
-    """A point per row at `x` and `scale` times `y`, as are the ends of its interval; `words` say
-    its value. It is hollow where the row's `hollow` says so; `table` is the one that the rows are
-    of, by their labels."""
+    """A point per row at `x` and `scale` times `y`, with its interval. `words` makes the tooltip of
+    a row. A row with true `hollow` has a hollow marker; `table` and the row's label are the point's
+    source."""
     points = []
     for label, row in zip(rows.index, records(rows), strict=True):
         low, high = (
@@ -103,8 +103,8 @@ def curves(
     table: str = "",
     scale: float = 1.0,
 ) -> Iterator[tuple[Series, pd.DataFrame]]:
-    """(line, its rows) of each engine and setting, told from the others of its engine by its
-    dashes; the rest as in `points_of`."""
+    """Yield (line, its rows) of each engine and setting; settings of one engine differ in their
+    dashes. Other arguments are those of `points_of`."""
     for engine, of_engine in by_engine(rows):
         groups = grouped(of_engine, names) if names else [((), of_engine)]
         for dash, (_, group) in enumerate(groups):
@@ -116,8 +116,8 @@ def curves(
 def rows_of_panel(
     table: pd.DataFrame, names: Sequence[str], unit: str, source: str, mode: Mode
 ) -> list[Series]:
-    """A series of one point for each row of a part of a table, by its mean: the rows of a panel,
-    engine by engine."""
+    """The rows of a panel, engine by engine: a series with one point, the mean, for each row of
+    `table`."""
 
     def words(row: Mapping[str, Any]) -> str:
         return f"{number(row['mean'])} {unit}"

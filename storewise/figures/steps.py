@@ -19,24 +19,24 @@ from storewise.figures.style import DASHED, SOLID
 
 
 def steps_of(tables: Tables, measure: str) -> pd.DataFrame:
-    """The rows of a measure at each step: a rate is that of all operations, a time of each."""
+    """The rows of a measure for each step: rates over all operations, times of each one."""
     steps = tables.steps
-    whole = steps["operation"].eq(ALL) == measure.endswith("_per_s")
-    return steps[(steps["measure"] == measure) & whole & (steps["mean"] > 0)]
+    chosen = steps["operation"].eq(ALL) == measure.endswith("_per_s")
+    return steps[(steps["measure"] == measure) & chosen & (steps["mean"] > 0)]
 
 
 def of_equal_work(
     tables: Tables, rows: pd.DataFrame, *highest: str
 ) -> Iterator[tuple[str, pd.DataFrame]]:
-    """(phase and the rest of its steps' parameters, rows): groups of steps that differ only in
-    PARAMETERS, at the highest level of `highest`, so that a line joins steps of equal work."""
+    """(heading, rows): groups of steps with equal work, which differ only in PARAMETERS, so that a
+    line may join them. Of each parameter in `highest` only the highest level is kept."""
     for phase, in_phase in by_phase(tables, rows):
         for other in dict.fromkeys(map(str, in_phase[OTHER])):
-            alike = in_phase[in_phase[OTHER] == other]
+            group = in_phase[in_phase[OTHER] == other]
             for name in highest:
-                top = alike[name].max()
-                alike = alike if missing(top) else alike[alike[name] == top]
-            yield f"{phase}, {other}" if other else phase, alike
+                top = group[name].max()
+                group = group if missing(top) else group[group[name] == top]
+            yield f"{phase}, {other}" if other else phase, group
 
 
 def latency_over_throughput(tables: Tables) -> Chart | None:

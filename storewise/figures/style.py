@@ -15,7 +15,7 @@ from typing import Any
 
 from storewise.engines.registry import ENGINES
 
-#: What is of no engine.
+#: Colour of series without an engine.
 GREY = "#7A7A7A"
 INK, GRID = "#000000", "#DDDDDD"
 
@@ -47,7 +47,7 @@ _LOOKS = (
     Look("#C070B0", "#B030A0", "h"),
     Look("#803900", "#CCB300", "p"),
 )
-#: Of the engines, in the order of the registry; further ones are grey.
+#: Engine -> colour and marker, in the order of the registry; further engines are grey.
 LOOKS: Mapping[str, Look] = dict(zip(ENGINES, _LOOKS, strict=False))
 #: Line styles, for settings of one engine.
 LINES: Sequence[Any] = ("-", "--", "-.", ":", (0, (8, 3)), (0, (8, 3, 2, 3)))
@@ -59,7 +59,7 @@ def look(engine: str) -> Look:
     return LOOKS.get(engine, _OTHER)
 
 
-#: What stands for colours of figures on a dark page, where they could not be told from it.
+#: Colour on a light page -> colour on a dark page.
 DARK: Mapping[str, str] = {one.colour: one.dark for one in (_OTHER, *LOOKS.values())}
 
 
@@ -69,11 +69,11 @@ def page_colour(engine: str) -> str:
 
 
 def themed(colour: str) -> str:
-    """A colour as CSS: the one of DARK where the page is dark."""
+    """A colour as CSS, which changes to that of DARK on a dark page."""
     return f"var(--c{colour[1:]},{colour})" if colour in DARK else colour
 
 
 def page_colours() -> str:
-    """The variables of `themed`, for a page that is dark by choice or by its reader's system."""
+    """CSS variables for `themed`: dark by the reader's choice on the page or by the system."""
     both = (f"--c{light[1:]}: light-dark({light}, {dark});" for light, dark in DARK.items())
     return f":root {{ {' '.join(both)} }}"

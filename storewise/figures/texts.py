@@ -1,4 +1,4 @@
-"""Headings and captions of figures. Snakemake's rules read it, too: it imports no library."""
+"""Headings and captions of figures. It imports no library, since Snakemake's rules use it, too."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The chart of a verdict as values: stores by questions, each figure with its bar.
+"""The chart of a verdict as values: stores by criteria, each figure with its bar.
 
-The page draws it as a table (``report/templates``), `storewise.figures.verdict_picture` as
-a picture.
+The page draws it as a table (``report/templates``), `storewise.figures.verdict_picture` as a
+picture.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from storewise.analysis.verdict.decision import Verdict
 from storewise.analysis.verdict.measures import rounds_in_words
 from storewise.study.criteria import BY_KEY, INODES
 
-#: Columns of the chart; what counts comes first where there are more.
+#: Most columns of the chart; if there are more, criteria that count have priority.
 COLUMNS = 8
-#: Numbers from here on are told in thousands.
+#: Numbers from here on are shown in thousands (k).
 THOUSANDS = 10_000.0
-#: Ratio of the longest to the shortest bar from which on a scale is logarithmic.
-FAR = 20.0
-#: The shortest bar of a logarithmic scale.
+#: A scale is logarithmic if its longest bar is more than this many times the shortest.
+LOG_RATIO = 20.0
+#: Length of the shortest bar of a logarithmic scale, as a share of the longest.
 SHORTEST = 0.04
 #: How to read the chart.
 KEY = (
@@ -43,13 +43,13 @@ KEY = (
     f"single run, not judged; hatched: from under {MIN_OPERATIONS} runs. Line: 95 % interval of "
     "the ratio to the best."
 )
-#: Length of a bar, and the ends of its whisker.
+#: Length of a bar, and the ends of its whisker, as shares of the longest.
 Lengths = tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One criterion of the chart; `about` describes it."""
+    """One criterion of the chart, with its description `about`."""
 
     name: str
     about: str
@@ -59,9 +59,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One cell: the figure in words, `runs` (how often it was measured), its bar (lengths in
-    percent, nan where there is none), and where it comes from. `state` is best, behind, baseline,
-    single or none; `few`: a ratio from so few operations is not to be trusted."""
+    """One cell: the figure as text, `runs` (number of measurements), its bar (lengths in percent,
+    nan: no bar) and its source. `state` is best, behind, baseline, single or none; `few`: the ratio
+    is from too few operations to be reliable."""
 
     text: str
     runs: str = ""
@@ -75,7 +75,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One store with the deployment that it is judged with."""
+    """One store with its judged deployment."""
 
     name: str
     engine: str
@@ -85,9 +85,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class VerdictChart:
-    """All cells, row by row; `facts` say when, where and how much was measured, `left_out` what was
-    not, each with the part of the page that tells more; `pays` from how many questions on stores
-    do, and `words` what the words mean."""
+    """All cells, by row. `facts`: date, place and size of the study; `left_out`: (what was not
+    measured, id of the part of the page about it); `pays`: numbers of questions from which loading
+    pays; `words`: explanations of criteria."""
 
     title: str
     facts: Sequence[str]
@@ -102,7 +102,7 @@ class VerdictChart:
 def verdict_chart(tables: Tables, verdict: Verdict) -> VerdictChart:
     """The chart of a study's verdict."""
     columns = shown_columns(verdict)
-    bars = [lengths(one) for one in columns]
+    bars = [lengths(c) for c in columns]
     study = tables.results.study
     return VerdictChart(
         str(study.get("title") or study.get("name") or tables.results.directory.name),
@@ -110,8 +110,8 @@ def verdict_chart(tables: Tables, verdict: Verdict) -> VerdictChart:
         _left_out(tables, verdict),
         conditions(tables).get("versions", []),
         [
-            Column(one.title, one.about, log, one.weight > 0)
-            for one, (_, log) in zip(columns, bars, strict=True)
+            Column(c.title, c.about, log, c.weight > 0)
+            for c, (_, log) in zip(columns, bars, strict=True)
         ],
         _rows(columns, [of for of, _ in bars], verdict),
         _pays(verdict),
@@ -120,39 +120,39 @@ def verdict_chart(tables: Tables, verdict: Verdict) -> VerdictChart:
 
 
 def shown_columns(verdict: Verdict) -> list[Criterion]:
-    """At most COLUMNS: questions, load and size, then what else counts and is no rate."""
+    """At most COLUMNS: questions, load and size, then other counting criteria but rates."""
     replaced = {"load", "disk", "query", *KINDS}
     more = [
-        one
-        for one in verdict.criteria
-        if one.weight > 0
-        and one.name not in replaced
-        and not one.name.startswith("phase ")
-        # Fewer files than any quota allows are no advantage.
-        and any(s.estimate.mean > one.least for s in one.standings)
+        c
+        for c in verdict.criteria
+        if c.weight > 0
+        and c.name not in replaced
+        and not c.name.startswith("phase ")
+        # Below `least` (files: below any quota) a figure is no advantage.
+        and any(s.estimate.mean > c.least for s in c.standings)
     ]
-    told = [*(one for one in verdict.asked if one.standings), *more]
-    ordered = sorted(range(len(told)), key=lambda place: told[place].weight == 0)
-    return [told[place] for place in sorted(ordered[:COLUMNS])]
+    columns = [*(c for c in verdict.asked if c.standings), *more]
+    by_priority = sorted(range(len(columns)), key=lambda place: columns[place].weight == 0)
+    return [columns[place] for place in sorted(by_priority[:COLUMNS])]
 
 
 def lengths(criterion: Criterion) -> tuple[Mapping[str, Lengths], bool]:
-    """Choice -> length of its bar and the ends of its whisker, shares of the widest place; and
-    whether their scale is logarithmic. Longer is better, also where less is. Whiskers are whole."""
+    """Store -> length of its bar and the ends of its whisker, as shares of the longest; and whether
+    the scale is logarithmic. Longer is better, also if smaller figures are better."""
     values = np.full((len(criterion.standings), 3), math.nan)
-    for row, one in zip(values, criterion.standings, strict=True):
-        row[0] = one.estimate.mean
-        if one.estimate.known() and one.estimate.high > one.estimate.low:
-            row[1:] = one.estimate.low, one.estimate.high
+    for row, standing in zip(values, criterion.standings, strict=True):
+        row[0] = standing.estimate.mean
+        if standing.estimate.known() and standing.estimate.high > standing.estimate.low:
+            row[1:] = standing.estimate.low, standing.estimate.high
     values = np.maximum(values, criterion.least)
     values[~(values > 0)] = math.nan
-    worth = values if criterion.more else 1 / values[:, [0, 2, 1]]
-    shares = worth / np.nanmax(worth, initial=0.0)
+    scores = values if criterion.more else 1 / values[:, [0, 2, 1]]
+    shares = scores / np.nanmax(scores, initial=0.0)
     shortest = np.nanmin(shares, initial=1.0)
-    log = bool(shortest < 1 / FAR)
+    log = bool(shortest < 1 / LOG_RATIO)
     if log:
         shares = 1 - (1 - SHORTEST) * np.log(shares) / math.log(shortest)
-    labels = [one.label for one in criterion.standings]
+    labels = [standing.label for standing in criterion.standings]
     return dict(zip(labels, map(tuple, shares.tolist()), strict=True)), log
 
 
@@ -161,8 +161,8 @@ def _rows(
 ) -> list[Row]:
     """A row per store: the baseline first, then by score."""
     files, judged = title(BASELINE), verdict.decision.table
-    every = [s for c in (*verdict.criteria, *verdict.asked) for s in c.standings]
-    engines = {s.label: s.engine for s in every}
+    standings = [s for c in (*verdict.criteria, *verdict.asked) for s in c.standings]
+    engines = {s.label: s.engine for s in standings}
     places = {store: place for place, store in enumerate(judged.index)}
     names = sorted(engines, key=lambda name: (name != files, places.get(name, len(places))))
     rows = zip(judged.index, records(judged), strict=True)
@@ -175,14 +175,14 @@ def _rows(
             name,
             engines[name],
             "read again each time" if name == files else configurations.get(name, ""),
-            [_entry(one, name, bar) for one, bar in zip(columns, bars, strict=True)],
+            [_entry(column, name, bar) for column, bar in zip(columns, bars, strict=True)],
         )
         for name in names
     ]
 
 
 def short_number(value: float, unit: str) -> str:
-    """A figure in a few characters: ``2,560``, ``168k``, ``1.9M``, ``0.63 ms``, ``2.6 MiB``."""
+    """A figure as short text: ``2,560``, ``168k``, ``1.9M``, ``0.63 ms``, ``2.6 MiB``."""
     if unit in ("s", "B"):
         return (seconds if unit == "s" else binary)(value) if value > 0 else f"0 {unit}"
     for letter, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
@@ -194,8 +194,8 @@ def short_number(value: float, unit: str) -> str:
 def _entry(criterion: Criterion, name: str, bars: Mapping[str, Lengths]) -> Entry:
     standing = criterion.of(name)
     if standing is None:
-        nothing = name == title(BASELINE) and criterion.name == LOAD
-        return Entry("nothing to load" if nothing else "not measured")
+        no_load = name == title(BASELINE) and criterion.name == LOAD
+        return Entry("nothing to load" if no_load else "not measured")
     ranked = "best" if standing.leads else "behind" if standing.rank else "single"
     state = "baseline" if standing.baseline else ranked
     fewest = min(s.finished for s in criterion.standings if s is standing or s.leads)
@@ -221,18 +221,18 @@ def _runs(criterion: Criterion, standing: Standing) -> str:
 
 
 def _pays(verdict: Verdict) -> str:
-    """From how many questions on stores pay, of a question that reads one file and of one that
-    reads all: why the number grows with the corpus, or does not."""
+    """A sentence: numbers of questions from which loading pays, for a question that reads one file
+    and one that reads all, and whether the number grows with the corpus."""
     lines = []
-    for of_one, law in (
+    for of_one, trend in (
         (True, "more: loading takes longer, but this reads one file"),
         (False, "about as many: loading and reading all files take longer alike"),
     ):
-        for of in verdict.asked:
-            pays = {s: kinds[of.name] for s, kinds in verdict.pays.items() if of.name in kinds}
-            if pays and (of.name in OF_ONE_FILE) is of_one:
-                told = [f"{s} {times_asked(pays[s])}" for s in sorted(pays, key=pays.__getitem__)]
-                lines.append(f"{of.title} – {', '.join(told)} (of a larger corpus {law})")
+        for item in verdict.asked:
+            pays = {s: kinds[item.name] for s, kinds in verdict.pays.items() if item.name in kinds}
+            if pays and (item.name in OF_ONE_FILE) is of_one:
+                text = [f"{s} {times_asked(pays[s])}" for s in sorted(pays, key=pays.__getitem__)]
+                lines.append(f"{item.title} – {', '.join(text)} (of a larger corpus {trend})")
                 break
     return f"Loading pays from so many questions on: {'; '.join(lines)}." if lines else ""
 
@@ -259,27 +259,27 @@ def _facts(tables: Tables) -> list[str]:
     if hosts:
         facts.append(f"host {hosts[0]}" if len(hosts) == 1 else f"{len(hosts)} hosts")
     if inputs is not None:
-        every = inputs.listed or inputs.files + len(results.quarantined)
+        total = inputs.listed or inputs.files + len(results.quarantined)
         kinds = {"tasks": "searches", "align": "hits"}
         numbers = [
             f"{inputs.kinds[k]:,} {words}" for k, words in kinds.items() if k in inputs.kinds
         ]
-        facts.append(", ".join([f"{inputs.files:,} of {every:,} outputs", *numbers]))
+        facts.append(", ".join([f"{inputs.files:,} of {total:,} outputs", *numbers]))
     trials = f"{len(tables.trials):,} of {len(tables.trials) + results.lacking:,} trials"
     return [*facts, f"{trials}, {rounds_in_words(tables)}"]
 
 
 def _left_out(tables: Tables, verdict: Verdict) -> list[tuple[str, str]]:
-    """Trials left out, failed or not finished, each with a link to the part that tells more."""
+    """(text, part of the page): trials and inputs left out, failed or not finished."""
     results = tables.results
     counted = (
         (len(results.quarantined), "output", "left out", "quarantined"),
         (len(results.failed), "trial", "failed", "failed"),
         (results.lacking - len(results.failed), "trial", "not measured yet", "warnings"),
     )
-    told = [
-        (f"{n} {what}{'s' if n > 1 else ''} {how}", at) for n, what, how, at in counted if n > 0
+    texts = [
+        (f"{n} {what}{'s' if n > 1 else ''} {how}", part) for n, what, how, part in counted if n > 0
     ]
     absent = [w.message.split(":")[0] for w in results.warnings if w.code == "engine_left_out"]
-    told += [(text, "warnings") for text in absent]
-    return [*told, *((f"{store} is not judged: {why}", "why") for store, why in verdict.set_aside)]
+    texts += [(text, "warnings") for text in absent]
+    return [*texts, *((f"{store} is not judged: {why}", "why") for store, why in verdict.set_aside)]

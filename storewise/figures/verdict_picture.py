@@ -1,4 +1,4 @@
-"""The first screen as a picture for slides: answer, chart, and what it was measured with."""
+"""The first screen as a picture for slides: answer, chart and facts of the measurement."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _SIGNS = 175
 
 
 def write_picture(answer: Answer, chart: VerdictChart, folder: Path) -> None:
-    """The report's first screen as ``verdict.png``, ``.svg`` and ``.txt``; nothing where the chart
-    has no rows. Raises OSError where they cannot be written."""
+    """Write the report's first screen as ``verdict.png``, ``.svg`` and ``.txt``; nothing if the
+    chart has no rows. Raises OSError if they cannot be written."""
     if chart.rows and chart.columns:
         with styled(NAME):
             picture = picture_of(_drawn(answer, chart))

@@ -16,7 +16,7 @@ from storewise.analysis.stats.intervals import Estimate
 from storewise.analysis.verdict.answer import change, times_better
 from storewise.analysis.verdict.criterion import Criterion, Standing
 from storewise.analysis.verdict.decision import verdict
-from storewise.figures.verdict_chart import FAR, lengths, verdict_chart
+from storewise.figures.verdict_chart import LOG_RATIO, lengths, verdict_chart
 
 pytestmark = GROUP
 
@@ -54,7 +54,7 @@ def test_lengths_are_shares_in_the_order_of_the_figures(means, more):
     of = [made[name][0] for name in sorted(means, key=means.get, reverse=more)]
     assert of == sorted(of, reverse=True)
     assert all(0 < low <= length <= high <= 1.0 for length, low, high in made.values())
-    assert log or max(means.values()) / min(means.values()) < FAR
+    assert log or max(means.values()) / min(means.values()) < LOG_RATIO
 
 
 def test_every_warning_is_in_one_group_and_the_worst_comes_first():

@@ -1,8 +1,8 @@
-// What all parts of the page share: its data, small helpers.
+// Shared by all parts of the page: its data, and small helpers.
 const byId = (id) => document.getElementById(id);
 const DATA = JSON.parse(byId("data").textContent);
 
-/** An element with attributes and children; texts stay text. */
+/** A new element with attributes and children; strings become text nodes, never HTML. */
 function make(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -14,10 +14,10 @@ function make(name, attributes = {}, ...children) {
   return element;
 }
 
-/** Tells what has changed to those who listen to the page. */
+/** Announces a change in the live region, for screen readers. */
 function say(text) { byId("said").textContent = text; }
 
-/** A packed part of the page as text; it is unpacked once. */
+/** The text of a compressed part of the page, decompressed once. */
 const unpacked = new Map();
 function unpack(id) {
   if (!unpacked.has(id)) {
@@ -26,7 +26,7 @@ function unpack(id) {
         throw new Error("this browser cannot unpack data (it has no DecompressionStream)");
       }
       const raw = atob(byId(id).textContent.trim());
-      // A plain loop: with a function for each of two million signs it takes ten times as long.
+      // A plain loop: a function call for each of two million characters takes ten times as long.
       const bytes = new Uint8Array(raw.length);
       for (let place = 0; place < raw.length; place += 1) bytes[place] = raw.charCodeAt(place);
       const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -36,7 +36,7 @@ function unpack(id) {
   return unpacked.get(id);
 }
 
-/** Puts a text on the clipboard; one that may not use it gets the text selected, to copy by hand. */
+/** Copies a text to the clipboard; if that is not allowed, selects the text, to copy by hand. */
 async function copyText(text, shown) {
   try {
     await navigator.clipboard.writeText(text);

@@ -5,8 +5,8 @@ const ROUNDING = 1e-9;
 const sum = (values) => values.reduce((a, b) => a + b, 0);
 const mean = (values) => sum(values) / values.length;
 
-/** Which of the best stores are named, of scores (store x round) and what Python knows of so many
- * stores (`model.balanced`); `places` are the stores' places in its lists. */
+/** The stores that the answer names, from scores (store x round) and critical values for this number
+ * of stores (`model.balanced`); `places` are the indices of the stores in its lists. */
 function namedOf(scores, critical, places) {
   const [k, n] = [scores.length, scores[0].length];
   const means = scores.map(mean);
@@ -30,9 +30,9 @@ function namedOf(scores, critical, places) {
   return { means, named: out.map((one) => !one) };
 }
 
-/** Stores by weights (criterion -> weight), the best first: choice, relative to the best, whether it
- * is named. A criterion counts that two stores have; if fewer than two have all that count, those
- * count that all stores have. */
+/** Stores by weights (criterion -> weight), the best first: choice, score relative to the best,
+ * whether it is named. A criterion counts if two stores have it; if fewer than two stores have all
+ * these, only criteria count that all stores have. */
 function scored(data, weights) {
   const weight = data.criteria.map(({ name }) => weights[name] ?? 0);
   const having = (c) => data.parts.filter((parts) => parts[c]).length;

@@ -1,4 +1,4 @@
-// Where a number comes from: its row of a CSV file, the trials behind it, the value of each.
+// The source of a number: its row of a CSV file, the trials behind it, the value of each.
 const MOST_ROWS = 12, MOST_FILES = 24;
 let evidence = null;
 function rowsOf(ranges) {
@@ -50,7 +50,7 @@ async function openSource(source) {
 }
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[data-source]");
-  // With a key held it opens the file itself, as links do.
+  // With a modifier key the link opens the file itself.
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
   openSource(link.dataset.source).catch((error) => {

@@ -1,4 +1,4 @@
-// Last: paper, anchors, light or dark.
+// Loaded last: printing, anchors, light or dark colours.
 document.documentElement.classList.remove("plain");
 let folded = [];
 function paper(on) {
@@ -8,7 +8,7 @@ function paper(on) {
 addEventListener("beforeprint", () => paper(true));
 addEventListener("afterprint", () => paper(false));
 
-/** What a link leads to may be folded away. */
+/** Opens the folded part of the page that a link points to. */
 function unfold() {
   const target = location.hash ? byId(decodeURIComponent(location.hash.slice(1))) : null;
   for (let one = target?.closest("details"); one; one = one.parentElement?.closest("details")) one.open = true;

@@ -1,11 +1,11 @@
-// Tables: all rows are there; they are sorted, searched and copied.
+// Tables: sort, search and copy rows, all of which are in the page.
 const collator = new Intl.Collator("en", { numeric: true });
-/** What a cell sorts by: its number, else its text. */
+/** The sort key of a cell: its number, else its text. */
 const orderOf = (cell) => (cell.dataset.order === undefined ? cell.firstChild?.textContent ?? "" : Number(cell.dataset.order));
 const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b
   : typeof a === "number" ? -1 : typeof b === "number" ? 1 : collator.compare(a, b));
 
-/** The rows of a table that are shown, as Markdown. */
+/** The visible rows of a table as Markdown. */
 function markdownOf(table) {
   const seen = (cell) => Array.from(cell.childNodes).filter((node) => node.className !== "unseen");
   const textOf = (cell) => seen(cell).map((node) => node.textContent.trim()).filter(Boolean).join("; ").replaceAll("|", "&#124;");

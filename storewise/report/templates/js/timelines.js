@@ -1,4 +1,4 @@
-// What one trial did over time: small plots of packed numbers.
+// Timelines of one trial: small plots of compressed numbers.
 const METRICS = [
   ["cpu", "host CPU in %, without waiting"], ["iowait", "waiting for the disk in %"], ["disk_busy", "disk busy in %"],
   ["disk_read", "bytes read per second"], ["disk_write", "bytes written per second"], ["received", "bytes received per second"], ["sent", "bytes sent per second"],
@@ -12,7 +12,7 @@ function svg(name, attributes, ...children) {
   element.append(...children);
   return element;
 }
-/** A plot of lines {name, colour, values} from 0 to `last` seconds; `part` has when each value was. */
+/** A plot of lines {name, colour, values} from 0 to `last` seconds; `part` has their times. */
 function plotOf(heading, lines, last, part) {
   const top = heading.includes("%") ? 100 : Math.max(...lines.flatMap(({ values }) => values.filter((value) => value !== null))) || 1;
   const x = (second) => LEFT + ((WIDE - LEFT - 4) * second) / last;

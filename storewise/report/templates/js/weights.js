@@ -1,8 +1,8 @@
-// The reader's own weights: sliders, and what to take by them.
+// Weights set by the reader: sliders, and the answer for these weights.
 const priorities = DATA.weights;
 const weighable = priorities.criteria;
 const slides = new Map();
-/** Where the sliders are for the verdict's own weights, of which it knows most. */
+/** The positions of the sliders for the verdict's own weights, whose answer is complete. */
 const initial = new Map();
 /** "A", "A or B", "A, B or 3 others". */
 function anyOf(names) {
@@ -21,7 +21,7 @@ function weigh(announce = true) {
   if (rest.length && first.length) answer.append(make("span", {}, ` (of the best score: ${rest.map(({ choice, relative }) => `${choice} ${Math.round(100 * relative)} %`).join(", ")})`));
   if (announce) say(answer.textContent);
 }
-/** Weights as shares on the sliders: the greatest is 10. */
+/** Sets the sliders to weights (shares); the largest is 10. */
 function slideTo(shares) {
   const most = Math.max(0, ...Object.values(shares));
   for (const [name, slide] of slides) slide.value = most > 0 ? (10 * (shares[name] ?? 0)) / most : 0;
