@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def new_key() -> bytes:
-    """A private key and its certificate, which both sides show and both sides trust."""
+    """A private key and its certificate, which both sides present and trust."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "storewise")])
     now = datetime.now(UTC)

@@ -58,7 +58,7 @@ def make_ring(context: ClusterContext) -> None:
 
 
 def _unshared_reason(session: Any, context: ClusterContext) -> str | None:
-    """Give each node a copy of the session's user, and make the keyspace; why that failed."""
+    """Copy the session's user to each node, and make the keyspace; the reason of a failure."""
     nodes, replicas = context.topology.nodes, context.topology.replicas
     try:
         if nodes > 1:
@@ -75,8 +75,8 @@ def _unshared_reason(session: Any, context: ClusterContext) -> str | None:
 
 
 def drop_other_roles(session: Any, credentials: Credentials) -> None:
-    """Remove all roles but the session's user, who is signed in; that user's row is read from all
-    copies, and so written where it is missing."""
+    """Remove all roles except the session's user, who is signed in. That user's row is read from
+    all replicas, which adds it where it is missing."""
     cql, everywhere = "SELECT * FROM system_auth.roles", ConsistencyLevel.ALL
     for name, *_ in list(session.execute(SimpleStatement(cql, consistency_level=everywhere))):
         if name != credentials.user:

@@ -66,8 +66,8 @@ def open_session(
 ) -> Any:
     """Connect and sign in; rows come as tuples. Raises `FAILURES`.
 
-    `level` is the consistency level of every request; `balancing` says which nodes they go to, else
-    to those that hold the row. The session's ``cluster.shutdown()`` closes it.
+    `level` is the consistency level of every request; `balancing` selects the nodes for requests
+    (default: replicas of the row). The session's ``cluster.shutdown()`` closes it.
     """
     profile = ExecutionProfile(
         balancing or TokenAwarePolicy(DCAwareRoundRobinPolicy(DATACENTER)),
@@ -98,7 +98,7 @@ def open_session(
 def node_session(
     endpoint: Endpoint, credentials: Credentials, tls: SSLContext | None = None
 ) -> Iterator[Any]:
-    """A session with this node alone, whatever it knows of others. Raises `FAILURES`."""
+    """A session with this node only, not with others that it knows. Raises `FAILURES`."""
     one_node = WhiteListRoundRobinPolicy([endpoint.address])
     session = open_session([endpoint], credentials, balancing=one_node, tls=tls)
     try:

@@ -94,7 +94,7 @@ class ChdbClient(EmbeddedSql[Shared]):
         return list(make_tables(schema, composite=True)[kind].names)
 
     def _described(self, store: int) -> Schema | None:
-        """The schema that a store's file says; None where there is no such file."""
+        """The schema in the store's description file; None if there is no such file."""
         try:
             text = self._file(store).read_text(encoding="utf-8")
             return described(text, self._shared.kinds)
@@ -109,7 +109,7 @@ class ChdbClient(EmbeddedSql[Shared]):
         schema = self._described(store)
         assert schema is not None  # the file is there
         shared.links.mkdir(exist_ok=True)
-        # By way of a link, because ClickHouse takes one path for one disk only, and keeps disks.
+        # A new link each time: ClickHouse allows one disk per path, and never removes disks.
         path, place = self._stores[store], shared.links / str(store)
         place.symlink_to((path / DATA / _database(path)).resolve(), target_is_directory=True)
         shared.databases[store] = name = f"store_{next(NUMBERS)}"
@@ -153,7 +153,7 @@ class ChdbClient(EmbeddedSql[Shared]):
             shared.tables, shared.schema = tables, schema
 
     def _definition(self, table: Table, indexes: Sequence[str]) -> str:
-        """SQL that defines a table which this process writes."""
+        """SQL that defines a table for this process to write."""
         disk = f"disk(type = local, path = {literal(f'{self._stores[0].resolve()}/')})"
         # Inserts wait where merges fall behind; none is refused.
         settings = {"parts_to_throw_insert": 1_000_000, "disk": disk}
@@ -161,12 +161,12 @@ class ChdbClient(EmbeddedSql[Shared]):
         return definition(table, indexes, {**settings, **durable})
 
     def _directory(self, table: Table) -> Path:
-        """Directory of ClickHouse's parts of a table that this process writes."""
+        """The directory of the parts of a table that this process writes."""
         path: Path = self._stores[0] / DATA / self._shared.databases[0] / table.name
         return path
 
     def _describe(self, schema: Schema) -> None:
-        """Write what readers need to know."""
+        """Write the description file of the store, which readers need."""
         try:
             with aside(self._file(0), durable=self._shared.durable) as place:
                 place.write_text(describe(schema) + "\n", encoding="utf-8")
@@ -283,7 +283,7 @@ class ChdbClient(EmbeddedSql[Shared]):
             self._open = None
 
     def _forget_stores(self, connection: Connection) -> None:
-        """Detach the tables: ClickHouse may go on for other clients of the process."""
+        """Detach the tables, because ClickHouse may run on for other clients of the process."""
         for name in self._shared.databases.values():
             listed = f"SELECT name FROM system.tables WHERE database = {literal(name)}"
             for (table,) in connection.rows(listed):
@@ -302,6 +302,6 @@ def _indexes(schema: Schema, kind: Kind) -> list[str]:
 
 
 def _database(store: Path) -> str:
-    """The database whose tables a store has; a new name where it has none yet."""
+    """The name of the database with the tables of a store; a new name if it has none yet."""
     names = [path.name for path in (store / DATA).glob("documents_*")]
     return names[0] if names else f"documents_{uuid4().hex}"

@@ -31,8 +31,8 @@ from storewise.errors import EngineError
 
 @contextmanager
 def _signals_as_before() -> Iterator[None]:
-    """ClickHouse blocks SIGPIPE, which programs that we start would inherit, and takes SIGTSTP
-    (Ctrl-Z): give both back."""
+    """Restore the signals that ClickHouse changes: it blocks SIGPIPE, which child processes
+    inherit, and handles SIGTSTP (Ctrl-Z)."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
         yield
@@ -83,7 +83,7 @@ class Connection:
             _open.add(self)
 
     def close(self) -> None:
-        """End it. Processes that are forked end without Python's own clean-up, so this does it."""
+        """Close the connection; forked processes end without Python's own clean-up."""
         with _lock:
             self._driver.close()
             _open.discard(self)
@@ -91,7 +91,7 @@ class Connection:
                 shutil.rmtree(DIRECTORY, ignore_errors=True)
 
     def rows(self, sql: str) -> list[Row]:
-        """The rows of a statement. Raises of FAILURES."""
+        """The rows of a statement. Raises `FAILURES`."""
         content = self._driver.query(sql, "ArrowStream").bytes()
         if not content:
             return []
@@ -99,14 +99,14 @@ class Connection:
             return [row for batch in stream for row in batch_rows(_with_keys(batch))]
 
     def insert(self, sql: str, storewise_incoming: Any) -> None:
-        """An INSERT of an Arrow table, which ClickHouse finds by the name of the argument. Raises
-        of FAILURES, and then nothing is inserted."""
+        """Run an INSERT of an Arrow table, which ClickHouse finds by the name of the argument.
+        Raises `FAILURES`; then nothing is inserted."""
         # Not `send_insert`, which says that it has written the rows when the disk is full.
         self._driver.query(f"{sql} SELECT * FROM Python(storewise_incoming)")
 
 
 def _with_keys(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with its ids as bytes: Arrow has ClickHouse's strings as texts."""
+    """The batch with its ids as bytes; Arrow gets ClickHouse's strings as text."""
     at = batch.schema.get_field_index("_id")
     if at < 0 or batch.schema.field(at).type != pa.string():
         return batch
@@ -139,6 +139,6 @@ def _address(settings: ChdbSettings) -> str:
 
 
 def error_message(error: Exception) -> str:
-    """ClickHouse's error message, once: chdb repeats it."""
+    """ClickHouse's error message without chdb's repetition of it."""
     text = " ".join(str(error).split())
     return text.rpartition("DB::Exception: ")[2] or text

@@ -22,7 +22,7 @@ TYPES: Mapping[FieldType, str] = {
 
 
 def definition(table: Table, indexes: Iterable[str], settings: Mapping[str, object]) -> str:
-    """The SQL after the name in CREATE TABLE or ATTACH TABLE."""
+    """The SQL after the table's name in CREATE TABLE or ATTACH TABLE."""
     columns = []
     for column in table.columns:
         name = TYPES[column.type]
@@ -39,10 +39,10 @@ def definition(table: Table, indexes: Iterable[str], settings: Mapping[str, obje
 
 
 def index_definitions(table: Table, name: str) -> list[str]:
-    """The data-skipping indexes of a field: its limits in each granule for ranges, a Bloom filter
-    for equality.
+    """The data-skipping indexes of a field: minimum and maximum per granule, for ranges; a Bloom
+    filter, for equality.
 
-    Not for floats, of which 0.0 and -0.0 are equal and have different bits."""
+    Floats have no Bloom filter: 0.0 and -0.0 are equal, but their bits differ."""
     column = table.column(name)
     index = f"{table.name}_{name}"
     kinds = {index: "minmax"}
@@ -55,8 +55,8 @@ def index_definitions(table: Table, name: str) -> list[str]:
 
 
 def literal(value: Any) -> str:
-    """A value in SQL. Each byte of a text is written as its number, so that no text can end the
-    literal."""
+    """The SQL literal of a value. Each byte of a text is escaped as its number, so that no text can
+    end the literal."""
     if value is None:
         return "NULL"
     if isinstance(value, str):
@@ -67,7 +67,7 @@ def literal(value: Any) -> str:
 
 
 def with_values(sql: str, mark: str, values: Sequence[Any]) -> str:
-    """A statement with its parameters in the places of its marks."""
+    """The statement with each `mark` replaced by the literal of its parameter."""
     if not values:
         return sql
     first, *parts = sql.split(mark)

@@ -218,15 +218,15 @@ class ServerEngine(Engine):
 
     @abstractmethod
     def find(self, settings: Mapping[str, Any]) -> Installation:
-        """The programs on this host; EngineError with where it looked and what to install."""
+        """The programs on this host; EngineError with the places searched and what to install."""
 
     @abstractmethod
     def launch(self, node: Node) -> Launch:
         """The commands that start this node. Has no side effects."""
 
     def not_started_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
-        """Why the server has not started yet; None if it has. Its node polls this before `join`. Of
-        another form where servers start before the cluster knows the session's user."""
+        """The reason why the server has not started yet; None if it has. Its node polls this before
+        `join`. Engines override it if the session's user does not exist until `bootstrap`."""
         return self.not_ready_reason(endpoint, credentials)
 
     @abstractmethod
@@ -240,8 +240,8 @@ class ServerEngine(Engine):
         cluster; run in the jobs of all nodes at the same time."""
 
     def wait_recovered(self, node: Node, raise_if_aborted: Callable[[], None]) -> None:
-        """Wait until a node that was started again on its data serves as before; its server
-        answers already. The recovery time ends here. Its peers may answer or not."""
+        """Wait until a node that was restarted on its data serves as before; its server is ready
+        already. This ends the recovery time. Other nodes may be down."""
 
     def bootstrap(self, context: ClusterContext) -> None:
         """Form the cluster: replica sets, users, shards, placement of data.

@@ -130,8 +130,8 @@ class FilesClient(ProcessClient[ProcessState[Table], Table]):
                 source = self._sources.get(prefix)
                 if source is None:
                     raise EngineError(
-                        f"files: {kind.table} documents of digest {prefix.hex()} are of no input "
-                        "file; this engine answers from the inputs only"
+                        f"files: {kind.table} documents of digest {prefix.hex()} belong to no "
+                        "input file; this engine answers from the inputs only"
                     )
                 counts = list(source.documents)
                 counts[kind.number] = max(counts[kind.number], count)

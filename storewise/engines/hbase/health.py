@@ -35,15 +35,15 @@ def _get(endpoint: Endpoint, path: str) -> Any:
 
 
 def metrics(endpoint: Endpoint, part: str) -> dict[str, Any]:
-    """The metrics of a ``Master`` or a ``RegionServer``, none where it has none at the moment."""
+    """The metrics of a ``Master`` or a ``RegionServer``; empty if it has none at the moment."""
     found = _get(endpoint, f"/jmx?qry=Hadoop:service=HBase,name={part},sub=Server")
     beans = found.get("beans") or [{}]
     return dict(beans[0])
 
 
 def not_ready_reason(endpoint: Endpoint) -> str | None:
-    """Why a server cannot serve yet; None if it can. A master can when it has been initialised,
-    which is when all region servers have told it of themselves: tables are spread over them."""
+    """The reason why a server is not ready; None if it is. A master is ready when it is
+    initialised: then all region servers have reported, and tables are spread over them."""
     try:
         if endpoint.role == "thrift":
             with closing(Connection(endpoint, _SECONDS)) as gateway:
@@ -63,8 +63,7 @@ def not_ready_reason(endpoint: Endpoint) -> str | None:
 
 
 def unreachable(servers: Iterable[Endpoint]) -> str:
-    """The servers that do not answer, to be added to an error: a gateway does not always
-    name them."""
+    """The servers that do not answer, for an error message: a gateway does not always name them."""
     problems = []
     for endpoint in servers:
         try:

@@ -183,7 +183,7 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
             return self._acknowledging(kind).delete_one({"_id": stored_id}).deleted_count > 0
 
     def _acknowledging(self, kind: Kind) -> MongoCollection:
-        """The collection, its writes acknowledged: an update says whether there was something."""
+        """The collection with acknowledged writes: updates tell whether the document exists."""
         if self._shared.acknowledged:
             return self._collections[kind]
         return self._collections[kind].with_options(write_concern=WriteConcern(w=1))
@@ -259,8 +259,8 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
             return list(self._collections[kind].aggregate(pipeline, allowDiskUse=True))
 
     def count(self, query: Count) -> int:
-        """Exact: the number in the metadata is wrong after a crash, and counts documents twice that
-        a shard has given away."""
+        """The exact number: the one in the metadata is wrong after a crash, and counts migrated
+        documents twice."""
         where = self._table(query.kind).filter(query.where)
         with self._errors("count"):
             return self._collections[query.kind].count_documents(where)
@@ -295,10 +295,10 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         return self._shard_maps[kind].node_of(stored_id)
 
     def disk_bytes(self) -> int:
-        """Collections and indexes of all shards, one copy of each document.
+        """Bytes of collections and indexes of all shards, one copy of each document.
 
-        Journals, the oplog and further replicas are not in it. Sizes are those of the last
-        checkpoint, so one is made first.
+        Without journals, the oplog and further replicas. Sizes are those of the last checkpoint, so
+        a checkpoint is made first.
         """
         with self._errors("disk size"):
             self._mongo.admin.command("fsync")

@@ -43,7 +43,7 @@ def as_system(endpoint: Endpoint, credentials: Credentials, seconds: float = 30.
 
 
 def as_user(endpoint: Endpoint, credentials: Credentials, seconds: float = 30.0) -> Connection:
-    """One server itself, as the session's user. To be closed."""
+    """A client of this server only, signed in as the session's user. To be closed."""
     login = {"username": credentials.user, "password": credentials.password}
     return _direct(endpoint, seconds, login)
 
@@ -56,10 +56,11 @@ def _direct(endpoint: Endpoint, seconds: float, login: dict[str, Any]) -> Connec
 
 
 def not_ready_reason(endpoint: Endpoint, credentials: Credentials) -> str | None:
-    """Why the server does not answer yet; None if it does. EngineError if it never will.
+    """The reason why the server is not ready; None if it is. EngineError if it never will be.
 
-    A router is asked as the session's user, a mongod as the internal user: it may answer before
-    the bootstrap has made the session's user."""
+    A router is tested as the session's user, a mongod as the internal user: the bootstrap makes the
+    session's user later.
+    """
     router = endpoint.role == "router"
     log_in = as_user if router else as_system
     try:
@@ -148,10 +149,10 @@ def _initiate(context: ClusterContext, name: str, members: Sequence[Endpoint]) -
 
 
 def _await_members(context: ClusterContext, name: str, members: Sequence[Endpoint]) -> None:
-    """Until the first member takes writes, and all others serve.
+    """Wait until the first member is primary and all others are secondaries.
 
-    Elections begin after ten seconds without a primary. The member is asked to step up at once;
-    where it cannot yet, time brings the election.
+    Elections begin after ten seconds without a primary, so the member is asked to step up at once;
+    if it cannot yet, an election follows.
     """
     with as_system(members[0], context.credentials) as mongo:
 

@@ -30,7 +30,7 @@ _OPERATORS = {"=": "$eq", "<": "$lt", "<=": "$lte", ">": "$gt", ">=": "$gte"}
 
 
 class BsonCodec:
-    """Between the documents of one kind and what is stored of them."""
+    """Converts the documents of one kind to their stored form and back."""
 
     def __init__(self, kind: Kind, *, study_fields: bool) -> None:
         self.kind = kind
@@ -56,7 +56,7 @@ class BsonCodec:
             raise EngineError(f"{self.kind.table}.{name}: {value!r} is no id: {error}") from error
 
     def loaded(self, name: str, value: Any) -> Any:
-        """The value of what is stored in a field."""
+        """The value of a stored field."""
         decode = _DECODE.get(value.__class__) if name in self._decoded else None
         return value if decode is None else decode(value)
 

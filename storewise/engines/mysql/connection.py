@@ -24,8 +24,8 @@ _CONNECT_SECONDS = 20
 
 
 def driver_of(wanted: Driver | None) -> Any:
-    """The module of the driver: mysqlclient where it can be imported, else PyMySQL. EngineError
-    for a wish that cannot be met."""
+    """The module of the driver: mysqlclient if it can be imported, else PyMySQL. EngineError if
+    `wanted` cannot be imported."""
     if wanted != "pymysql":
         try:
             return import_module("MySQLdb")

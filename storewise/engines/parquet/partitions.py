@@ -13,7 +13,7 @@ from storewise.engines.support.stores import Router
 
 
 class Partition(NamedTuple):
-    """What a read by id opens: the partition with a range of ids, or the whole store (`number` is
+    """The part of a store that a read by id opens: a range of ids, or all of it (`number` is
     None)."""
 
     store: Store
@@ -24,7 +24,7 @@ class Partition(NamedTuple):
 
 
 def ranges_of(store: Store) -> list[Partition]:
-    """The partitions of a finished store that are ranges of ids; else the store as a whole."""
+    """The partitions of a finished store, if they are ranges of ids; else the whole store."""
     settings = store.settings
     if settings is None or settings.by != "hash" or not store.finished:
         return [Partition(store)]

@@ -1,8 +1,4 @@
-"""One store: a data set, and beside it the parts of a load that has not ended.
-
-A load writes numbered files, its parts, into ``.load/NNNN/TABLE``. NNNN is the number of the commit
-that will take them in. So the data set itself tells which parts count: those of its next number.
-"""
+"""One store: a data set, and next to it the parts of a load that is not finished."""
 
 from __future__ import annotations
 
@@ -74,7 +70,7 @@ class Store:
         except FileNotFoundError:
             return storage_of(self.directory)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise EngineError(f"parquet: {link}: names no place: {error}") from error
+            raise EngineError(f"parquet: {link}: contains no valid path: {error}") from error
         return storage_of(place, self.directory)
 
     @property
@@ -83,7 +79,7 @@ class Store:
         return isinstance(self.storage, Bucket)
 
     def make_place(self, place: str | None) -> None:
-        """Place the data set of a new store below `place`; what a killed run left is removed."""
+        """Create the data set below `place`; leftovers of a killed run are removed."""
         if place is None or (self.directory / PLACE).exists():
             return
         where = place_of(self.directory, place)

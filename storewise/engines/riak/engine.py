@@ -84,7 +84,7 @@ class RiakEngine(SpecEngine):
         erts, version = [*record.read_text(encoding="utf-8").split(), "", ""][:2]
         if not version.startswith("3."):
             raise EngineError(
-                f"Riak KV: {record} says version {version!r}, and Storewise runs 3.x; "
+                f"Riak KV: {record} has version {version!r}, but Storewise needs 3.x; "
                 f"{self.spec.install_hint}"
             )
         place = record.parent.parent

@@ -39,7 +39,7 @@ def output_of(
         raise EngineError(f"{words} does not run: {error}") from error
     text = (done.stdout or done.stderr).strip()
     if done.returncode != 0 or not text:
-        last = text.splitlines()[-1:] or ["it says nothing"]
+        last = text.splitlines()[-1:] or ["no output"]
         raise EngineError(f"{words} ended with status {done.returncode}: {last[0]}")
     return text
 

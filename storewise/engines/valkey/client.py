@@ -39,7 +39,7 @@ _READERS: Mapping[FieldType, Callable[[bytes], Any] | None] = {
 
 
 class KeyLayout:
-    """The keys of the documents of a kind on each server, and the form of their values."""
+    """The keys of one kind's documents on each server, and the format of their values."""
 
     def __init__(self, kind: Kind, tags: Sequence[bytes], *, study_fields: bool) -> None:
         self.table = make_table(kind, study_fields=study_fields)
@@ -218,7 +218,7 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
         return [documents[document_id] for document_id in document_ids]
 
     def scan(self, query: Scan) -> list[Document]:
-        """The first ids of all servers, then the documents of the first of these."""
+        """The documents of the first ids, which are merged from all servers."""
         layout = self._table(query.kind)
         first = b"[" + query.start if query.after is None else b"(" + query.after
         documents: list[Document] = []
@@ -232,7 +232,7 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
         return documents
 
     def _ids(self, layout: KeyLayout, first: bytes, limit: int) -> list[bytes]:
-        """The first ids over all servers, from ``[id`` on or after ``(id``."""
+        """The first ids of all servers, from ``[id`` (included) or ``(id`` (excluded) on."""
 
         def ids(valkey: Any, server: int) -> list[bytes]:
             order = layout.orders[server]
@@ -254,7 +254,7 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
         return self._shared.endpoints[self._server_of(document_id)].name
 
     def disk_bytes(self) -> int | None:
-        """The logs of writes of all servers; None where the level has none."""
+        """Bytes of the append-only files of all servers; None if the level has none."""
         self._check_open()
         if self._shared.level == "memory":
             return None

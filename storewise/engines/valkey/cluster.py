@@ -1,12 +1,4 @@
-"""Forming of a cluster of servers, and the server of each document.
-
-A cluster has 16,384 hash slots, each on one server. A key's slot is the CRC-16 of the key, or of
-the text in braces in it. Commands of several keys, and transactions, must have all keys in one
-slot. So each server has a tag, which the keys of all its documents begin with: a batch is one
-transaction on each server, and a document and its place in the order of ids are never apart.
-
-https://valkey.io/topics/cluster-tutorial/ and https://valkey.io/topics/cluster-spec/
-"""
+"""Creation of a cluster of servers, and the server of each document."""
 
 from __future__ import annotations
 
@@ -29,17 +21,17 @@ _CLUSTER_SECONDS = 120.0
 
 
 def slots_of(server: int, servers: int) -> tuple[int, int]:
-    """The first and the last slot of a server of so many."""
+    """(first, last) slot of one of `servers` servers."""
     return server * SLOTS // servers, (server + 1) * SLOTS // servers - 1
 
 
 def slot_of(text: bytes) -> int:
-    """The slot of a key, or of the text in its braces."""
+    """The slot of a key without braces, or of the text in a key's braces."""
     return crc_hqx(text, 0) % SLOTS
 
 
 def tags_of(servers: int) -> list[bytes]:
-    """Prefix of the keys on each server; empty if it is standalone."""
+    """The prefix of keys for each server; empty for a standalone server."""
     if servers == 1:
         return [b""]
     tags = []
@@ -51,7 +43,7 @@ def tags_of(servers: int) -> list[bytes]:
 
 
 def make_cluster(connections: Connections) -> None:
-    """Give each server its slots, and let the first one meet the others."""
+    """Assign the slots to the servers, and let the first server connect to the others."""
     nodes = connections.endpoints
     for server, node in enumerate(nodes):
         connections.ask(server, Valkey.cluster, "ADDSLOTSRANGE", *slots_of(server, len(nodes)))

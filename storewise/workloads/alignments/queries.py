@@ -29,7 +29,7 @@ _BATCH = 500
 
 
 class Way(NamedTuple):
-    """The side that answers a question (store or client), and the verb."""
+    """The side that answers a question (store or client), and the verb it uses."""
 
     answered_by: Literal["store", "client"]
     by: By

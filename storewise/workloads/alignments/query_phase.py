@@ -58,7 +58,7 @@ class QueryParams(EndedParams):
     @model_validator(mode="after")
     def _once(self) -> QueryParams:
         if len(set(self.questions)) < len(self.questions):
-            raise ValueError("`questions` names one twice")
+            raise ValueError("`questions` has a question twice")
         return self
 
 
@@ -84,7 +84,7 @@ def learn(files: StoredFiles) -> ParameterPool:
     rows = sorted(zip(files.column("digest"), files.column("path"), counts, strict=True))
     rows = [row for row in rows if row[2]]
     if not rows:
-        raise EngineError("there is nothing to ask for: the load stored no alignment")
+        raise EngineError("there is nothing to query: the load stored no alignment")
     hashed = hashlib.blake2b(b"".join(digest for digest, _, _ in rows), digest_size=8)
     seed = int.from_bytes(hashed.digest(), "big")
     chosen = np.random.default_rng(seed).permutation(len(rows))[:_FILES]

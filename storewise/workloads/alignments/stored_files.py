@@ -1,8 +1,4 @@
-"""Lists of input files: those a write worker stored, and all ids that they stand for.
-
-A list is a Parquet file with columns of a shard list (``ssearch.shards``). The ids of a file's
-documents follow from its digest and counts alone, so nothing else is needed to read a store.
-"""
+"""Lists of input files that a load worker has stored, and the ids of their documents."""
 
 from __future__ import annotations
 
@@ -37,7 +33,7 @@ _SCHEMA = pa.schema([SHARDS_SCHEMA.field(name) for name in _COLUMNS])
 
 
 def write_files(path: Path, files: Iterable[LoadedFile]) -> None:
-    """Write a list of stored files, whole or not at all."""
+    """Write a list of stored files atomically."""
     rows = list(files)
     columns = {name: [getattr(row, name) for row in rows] for name in _COLUMNS}
     with aside(path) as place:
@@ -101,7 +97,7 @@ class StoredFiles:
         return replace(self, documents=documents, unsure=unsure)
 
     def take(self, places: NDArray[Any]) -> StoredFiles:
-        """Only these files."""
+        """The files at these places."""
         return StoredFiles(
             self.table.take(pa.array(places)),
             self.prefixes[places],
@@ -110,7 +106,7 @@ class StoredFiles:
         )
 
     def of_shard(self, shard: int) -> StoredFiles:
-        """Only the files of one shard."""
+        """The files of one shard."""
         return self.take(np.flatnonzero(self.table["shard"].to_numpy() == shard))
 
     def column(self, name: str) -> list[Any]:
@@ -118,7 +114,7 @@ class StoredFiles:
         return list(self.table[name].to_pylist())
 
     def total(self, kind: Kind) -> int:
-        """Documents of a kind."""
+        """The number of documents of a kind."""
         return int(self.ends[kind][-1]) if len(self.table) else 0
 
     def ids(self, kind: Kind, numbers: Integers) -> list[bytes]:
@@ -128,7 +124,7 @@ class StoredFiles:
         return make_ids(self.prefixes[file], kind, numbers - begins)
 
     def every_id(self, kind: Kind) -> Iterator[list[bytes]]:
-        """All stored ids of a kind, in lists."""
+        """Yield all stored ids of a kind, in lists."""
         total = self.total(kind)
         for start in range(0, total, _IDS):
             yield self.ids(kind, np.arange(start, min(total, start + _IDS)))
@@ -144,7 +140,7 @@ class StoredFiles:
 
 
 def files_to_come(shards: Path) -> tuple[SourceFile, ...]:
-    """All files of a list of shards, with no document stored yet."""
+    """All files of a list of shards, each with no document stored yet."""
     return tuple(
         SourceFile(file.path, file.bytes, file.digest, (0,) * len(KINDS), file.shard or 0)
         for file in rows_of(load_shards(shards))

@@ -100,7 +100,7 @@ class RangeParams(PhaseParams):
     @classmethod
     def _shares(cls, value: tuple[float, ...]) -> tuple[float, ...]:
         if wrong := [share for share in value if not 0 < share <= 100]:
-            raise ValueError(f"{wrong[0]} is no share between 0 and 100 %")
+            raise ValueError(f"{wrong[0]} is not a percentage between 0 and 100")
         if len(set(value)) < len(value):
-            raise ValueError("a share stands there twice")
+            raise ValueError("a percentage is given twice")
         return value

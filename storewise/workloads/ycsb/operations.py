@@ -159,7 +159,7 @@ class Run:
                 yield from map(self.kinds.__getitem__, codes)
 
     def _block(self, count: int) -> tuple[list[bytes], list[int]]:
-        """Draw so many operations: their keys and codes."""
+        """Draw the keys and codes of the next `count` operations."""
         codes = np.searchsorted(self.limits, self.random.random(count), side="right")
         new = codes == INSERT
         # Inserts of this block count from their turn on, as if they could not fail.
@@ -215,7 +215,7 @@ class Run:
     # What is called ----------------------------------------------------------------------------
 
     def _next(self) -> tuple[bytes, Any]:
-        """The key of the next operation and what else it needs."""
+        """The key of the next operation and its other arguments."""
         key, more = self.waiting.popleft()
         if key in self.failed:
             # It was drawn before: another one that there was at the beginning.
@@ -225,7 +225,7 @@ class Run:
         return key, more
 
     def _get(self, key: bytes) -> None:
-        """A record must be there and, with ``dataintegrity``, be what it must be."""
+        """Read a record, which must exist and, with ``dataintegrity``, have the right values."""
         document = self.client.get(self.kind, key)
         if not self.keeps:
             return

@@ -87,7 +87,7 @@ def resolve(
 
 
 def _usable(path: Path) -> dict[str, Any]:
-    """The parameters that a file's properties stand for."""
+    """The parameters of a phase that a file's properties set."""
     usable: dict[str, Any] = {}
     ignored: list[str] = []
     for name, (text, line) in read_properties(path).items():
@@ -119,7 +119,7 @@ def _usable(path: Path) -> dict[str, Any]:
 
 
 def _check_mix(path: Path, phase: str, usable: Mapping[str, Any]) -> None:
-    """A phase that has a mix takes a file with the same one only."""
+    """Raise ConfigError if the file has another mix of operations than the phase."""
     for operation, name in PROPORTIONS.items():
         own = CORE_WORKLOADS[phase].get(operation, 0.0)
         share = usable.get(name, own)
@@ -131,7 +131,7 @@ def _check_mix(path: Path, phase: str, usable: Mapping[str, Any]) -> None:
 
 
 def _value(text: str, parameter: str, where: str) -> Any:
-    """A property's text as the value of a parameter; ConfigError where it cannot be that."""
+    """A property's text as the value of a parameter; ConfigError if it is invalid."""
     field = _PARAMETERS[parameter]
     of_field: Any = Annotated[(field.annotation, field)]
     try:
