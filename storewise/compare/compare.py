@@ -59,11 +59,10 @@ class Comparison:
 def compare_levels(
     tables: Tables, factor: str, levels: Sequence[str], selection: Selection
 ) -> Comparison:
-    """Two levels of a factor of one study, old and new, in words.
+    """Compare two levels of a factor of one study, old and new, given as text.
 
-    A round is one repeat of one run: what was added to a study later is of another day.
-
-    Raises ResultError where a name is not known, or no setting is at both levels.
+    A round is one repeat of one run: trials that were added later ran on another day. Raises
+    ResultError for unknown names, and if no setting was measured at both levels.
     """
     _check("--by", "factor", factor, tables.results.factors)
     rows = figures_of(tables)
@@ -81,9 +80,9 @@ def compare_levels(
 
 
 def compare_studies(before: Tables, after: Tables, selection: Selection) -> Comparison:
-    """Two studies of different days.
+    """Compare two studies of different days.
 
-    Raises ResultError where they are one, or of two workloads, or nothing is the same in both.
+    Raises ResultError if they are the same study, have different workloads, or share no setting.
     """
     old, new = (one.results.directory for one in (before, after))
     if old.resolve() == new.resolve():
@@ -129,7 +128,7 @@ def _canary_words(old: Tables, new: Tables) -> str:
 def _compared(
     sides: Sequence[pd.DataFrame], tables: Tables, selection: Selection, *, same_rounds: bool
 ) -> tuple[list[str], pd.DataFrame, pd.DataFrame]:
-    """The factors that rows are matched by, the figures of both sides, and what one lacks."""
+    """The factors that rows are matched by, the figures of both sides, and those of only one."""
     factors = _matched_by(*sides)
     both = [rows.assign(side=side) for rows, side in zip(sides, SIDES, strict=True)]
     rows = pd.concat(both, ignore_index=True)

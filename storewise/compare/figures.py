@@ -25,10 +25,10 @@ FIGURE = ["phase", "step", "measure", "kind"]
 
 
 def figures_of(tables: Tables) -> pd.DataFrame:
-    """Columns: trial, phase, step (in words, empty for the only one), measure, kind (RATE, TIME in
-    s, SIZE), round, value, and the study's factors.
+    """Columns: trial, phase, step (text, empty if there is one), measure, kind (RATE, TIME in s,
+    SIZE), round, value, and the study's factors.
 
-    Rates that the study has set are no figures. Of a search only the rate that it found is one.
+    Target rates of the study are left out. Of a search for a rate only its result is included.
     """
     every = tables.measures[~tables.measures["phase"].isin(tables.searched)]
     every = every.assign(step=_steps(every))

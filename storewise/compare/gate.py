@@ -23,11 +23,9 @@ DIFFERENT_DAYS = "different days: the machine may be the reason"
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The rates and times of a comparison against a limit.
-
-    `slower` are those shown to be worse by more than the limit, `unsure` those of which that
-    cannot be told (a column `reason` says why), `held` the number of those shown not to be.
-    """
+    """The rates and times of a comparison, tested against a limit. `slower`: significantly worse by
+    more than the limit; `unsure`: inconclusive (column `reason`); `held`: number of those
+    significantly within the limit."""
 
     limit: float
     slower: pd.DataFrame
@@ -40,7 +38,7 @@ class Gate:
 
 
 def parse_limit(text: str) -> float:
-    """`10%` as 0.1; raises ResultError for what is no percentage between 0 and 100."""
+    """`10%` as 0.1; raises ResultError unless it is a percentage between 0 and 100."""
     number = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*%\s*", text)
     value = float(number.group(1)) if number else math.nan
     if not 0 <= value < 100:

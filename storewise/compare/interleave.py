@@ -22,9 +22,9 @@ def write_interleaved(
 ) -> Study:
     """Write a study that extends another by a factor with two levels, old and new.
 
-    The factor is one of any study, a setting of an engine (``postgres.home``: where the programs of
-    a version are) or a parameter of a phase. Of an engine's setting the other engines are left out.
-    Raises ConfigError where that is no study, and leaves no file then.
+    The factor is a factor of any study, a setting of an engine (``postgres.home``: directory of a
+    version's programs) or a parameter of a phase. With an engine's setting all other engines are
+    left out. Raises ConfigError, and leaves no file, if the result is no valid study.
     """
     base = load_study(name, root=root)
     if factor == "engine":

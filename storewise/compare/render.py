@@ -30,7 +30,7 @@ _COLOURS = {"faster": "green", "slower": "red", "smaller": "green", "larger": "y
 
 
 def print_text(comparison: Comparison, gate: Gate | None, console: Console) -> None:
-    """Write the comparison as text; colours only where the console has them."""
+    """Write the comparison as text, with colours if the console supports them."""
     if comparison.machines:
         console.print(Text(f"{comparison.machines}."))
     console.print(Text(f"Old: {comparison.old}\nNew: {comparison.new}"))
@@ -59,7 +59,7 @@ def _head(title: str, console: Console) -> None:
 
 
 def _put(table: Table, console: Console) -> None:
-    """A table at the console's width, but never so narrow that a number would lose digits."""
+    """Write a table at the console's width, but wide enough for all digits."""
     before, options = console.width, console.options.update(max_width=10_000)
     console.width = max(before, Measurement.get(console, options, table).minimum)
     console.print(table)
@@ -67,7 +67,7 @@ def _put(table: Table, console: Console) -> None:
 
 
 def _figures(rows: pd.DataFrame, shown: Sequence[str]) -> Table:
-    """A row for each setting below the name of its figure."""
+    """Table rows: the name of each figure, and below it a row per setting."""
     table = Table("", box=None)
     for name in ("old", "new", "new/old", "95 %"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -86,12 +86,12 @@ def _figures(rows: pd.DataFrame, shown: Sequence[str]) -> Table:
 
 
 def ratio_words(value: float) -> str:
-    """A ratio with its significant digits."""
+    """A ratio as text, with its significant digits."""
     return f"{value:.2f}" if 0.1 <= value < 100 else number(value)
 
 
 def interval_words(row: Mapping[str, Any]) -> str:
-    """The 95 % interval of a row's ratio; empty where there is none."""
+    """The 95 % interval of a row's ratio as text; empty if it has none."""
     low, high = row["low"], row["high"]
     if math.isnan(low):
         return ""
@@ -100,7 +100,7 @@ def interval_words(row: Mapping[str, Any]) -> str:
 
 
 def statement(comparison: Comparison) -> str:
-    """The number of figures by answer, and the method."""
+    """The number of figures by answer, and the method, as text."""
     figures = comparison.figures
     words = ", ".join(f"{n} {answer}" for answer, n in figures["answer"].value_counts().items())
     rounds = [f"{figures[f'n_{side}'].max()} rounds of {side}" for side in ("old", "new")]
@@ -138,7 +138,7 @@ def gate_lines(gate: Gate, shown: Sequence[str]) -> list[str]:
 
 
 def varying(comparison: Comparison) -> list[str]:
-    """Factors that tell rows apart."""
+    """The factors that differ between rows."""
     names = list(comparison.factors)
     both = pd.concat([comparison.figures[names], comparison.only[names]]).astype(object)
     return [name for name in names if both[name].nunique() > 1]
@@ -154,7 +154,7 @@ def _words(row: Mapping[str, Any], shown: Sequence[str]) -> str:
 
 
 def as_json(comparison: Comparison, gate: Gate | None) -> dict[str, Any]:
-    """The comparison as plain data; what is unknown is None."""
+    """The comparison as JSON values; unknown values are None."""
     tables = {"figures": comparison.figures, "only": comparison.only}
     data = asdict(comparison) | {name: json_value(records(one)) for name, one in tables.items()}
     if gate is not None:

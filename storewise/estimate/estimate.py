@@ -41,7 +41,7 @@ class TooExpensive(StorewiseError):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The hosts of one class: how many of them a trial takes at most, their hours, their cost."""
+    """The hosts of one class: the most that a trial uses, their hours and their cost."""
 
     name: str
     place: NodeClass | None
@@ -53,7 +53,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class EngineLine:
-    """The trials of one engine: how many, and the seconds of one."""
+    """The trials of one engine: their number, and the seconds of one."""
 
     engine: str
     trials: int
@@ -162,9 +162,9 @@ def _line(
 
 
 def hosts_of(trial: Trial, *, one_host: bool) -> dict[str, int]:
-    """The number of hosts of each class that a trial takes: one for each server and each worker.
+    """The number of hosts of each class for a trial: one per server and one per worker.
 
-    Embedded stores of `one_host` have one for all workers.
+    Embedded stores with `one_host` use one for all workers.
     """
     servers = len(node_jobs(trial))
     if not servers:
@@ -176,8 +176,8 @@ def hosts_of(trial: Trial, *, one_host: bool) -> dict[str, int]:
 
 
 def refuse_above(expected: Estimate, limit: float | None) -> None:
-    """Raise TooExpensive, with the estimate, where it is above a study's `max_cost`, or where that
-    cannot be told."""
+    """Raise TooExpensive, with the estimate, if it is above the study's `max_cost` or has no
+    price."""
     if limit is None or expected.money is None:
         return
     if expected.unpriced:
@@ -196,7 +196,7 @@ def refuse_above(expected: Estimate, limit: float | None) -> None:
 
 
 def money_text(amount: float) -> str:
-    """An amount of money: cents, and what is less than one with two digits."""
+    """An amount of money as text: with cents; amounts below one with two significant digits."""
     return f"{amount:,.2f}" if amount >= 0.1 else f"{amount:.2g}"
 
 
@@ -207,7 +207,7 @@ def _by_engine(trials: Sequence[Trial], lengths: Mapping[str, Amount]) -> Iterat
 
 
 def _of_work(works: Iterable[Work], documents: Amount | None) -> Iterator[tuple[str, str]]:
-    """The assumptions of the times of phases, as (term, sentence)."""
+    """The assumptions about times of phases, as (term, sentence)."""
     if documents is not None:
         yield "documents", f"{documents.text()}; {documents.source}"
     by_source: dict[tuple[str, str], list[Amount]] = {}
@@ -227,7 +227,7 @@ def _of_hosts(
     cloud: bool,
     here: bool,
 ) -> Iterator[tuple[str, str]]:
-    """The assumptions of hours and money, as (term, sentence)."""
+    """The assumptions about hours and money, as (term, sentence)."""
     for servers in sorted({bool(node_jobs(trial)) for trial in trials}, reverse=True):
         which = f"a trial {'with' if servers else 'without'} servers"
         yield f"beside the phases of {which}", f"{beside[servers].text()} s, to start, verify, end"
@@ -245,7 +245,7 @@ def _of_hosts(
 
 
 def still_to_measure(study: Study, results: Path) -> list[Trial]:
-    """The trials without complete results that have not been given up."""
+    """The trials that have no complete results and have not been given up."""
     top, done = results / layout.TRIALS, (layout.VERIFIED, layout.FAILED)
     return [
         trial

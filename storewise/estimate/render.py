@@ -1,4 +1,4 @@
-"""An estimate as text: tables of engines and hosts, and what was assumed."""
+"""An estimate as text: tables of engines and hosts, and the assumptions."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Amount:
 
     @classmethod
     def within(cls, mean: float, factor: float, source: str = "") -> Amount:
-        """A number that may be so many times too high or too low."""
+        """A number that may be wrong by this factor in both directions."""
         return cls(mean, mean / factor, mean * factor, source)
 
     @classmethod
@@ -58,7 +58,7 @@ class Amount:
 
     @classmethod
     def total(cls, amounts: Sequence[Amount]) -> Amount:
-        """A sum, all at their lowest or highest at once."""
+        """The sum of amounts; its range is the sum of all lowest and of all highest values."""
         return cls(
             math.fsum(one.mean for one in amounts),
             math.fsum(one.low for one in amounts),
@@ -69,11 +69,11 @@ class Amount:
         return Amount(self.mean * factor, self.low * factor, self.high * factor, self.source)
 
     def over(self, rate: Amount) -> Amount:
-        """The seconds that so much takes at a rate per second."""
+        """The seconds for this amount at a rate per second."""
         return Amount(self.mean / rate.mean, self.low / rate.high, self.high / rate.low)
 
     def text(self, shown: Callable[[float], str] = "{:,.0f}".format) -> str:
-        """``12.50 (8.00 to 20.00)``, or the number alone where there is no range."""
+        """As text: ``12.50 (8.00 to 20.00)``, or the number if there is no range."""
         if math.isclose(self.low, self.high):
             return shown(self.mean)
         return f"{shown(self.mean)} ({shown(self.low)} to {shown(self.high)})"
@@ -109,8 +109,8 @@ class Probe:
 
 
 def documents_of(study: Study, results: Path) -> Amount:
-    """The documents of a study's inputs: counted by its manifest, else by the sizes of the files,
-    else by the files and bytes of `corpus`."""
+    """The number of documents in a study's inputs: by its manifest, else by the sizes of the files,
+    else by the number of files and bytes in `corpus`."""
     counted, _ = read_manifest(results / layout.MANIFEST)
     if counted and counted.documents is not None and counted.files and _same(study, results):
         source = f"the manifest of {counted.files:,} files"
@@ -149,7 +149,7 @@ def _same(study: Study, results: Path) -> bool:
 
 
 def _text_of(paths: Sequence[str]) -> float:
-    """Mean bytes of text of a file, from at most `_LOOKED_AT` of them, evenly taken."""
+    """Mean bytes of decompressed text per file, from at most `_LOOKED_AT` files, evenly spread."""
     chosen = paths[:: max(1, -(-len(paths) // _LOOKED_AT))]
     sizes = {path: float(one.size) for path, one in stats(chosen).items()}
     for path in chosen:
@@ -160,7 +160,7 @@ def _text_of(paths: Sequence[str]) -> float:
 
 
 class Rates:
-    """Rates of earlier results of a study (``analysis/summary.csv``), else what to expect."""
+    """Rates of a study: of its earlier results (``analysis/summary.csv``), else defaults."""
 
     def __init__(self, results: Path, probe: Probe | None = None) -> None:
         self._probe = probe or Probe("", {})
@@ -201,7 +201,7 @@ def slow_disk_note(name: str, level: str) -> str:
 
 
 def _measured(rows: pd.DataFrame) -> Amount:
-    """The geometric mean of rates, from the lowest to the highest bound of their intervals.
+    """The geometric mean of rates, with the lowest and highest end of their intervals.
 
     A single repeat has no interval.
     """
@@ -215,7 +215,7 @@ def _measured(rows: pd.DataFrame) -> Amount:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The seconds of a trial's phases, and the rates they rest on by phase."""
+    """The seconds of a trial's phases, and the rates behind them by phase."""
 
     seconds: Amount
     rates: Mapping[str, Amount]

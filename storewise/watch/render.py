@@ -67,7 +67,7 @@ def state_words(frame: Frame) -> str:
 
 
 def screen(frame: Frame) -> RenderableType:
-    """The frame for a terminal. A low one shows the first lines only."""
+    """The frame as text for a terminal; a low terminal gets the first lines only."""
     gone, left = frame.done + len(frame.failed), None if frame.over else frame.seconds_left
     parts = [
         head_line(frame.study, gone, frame.total, left, ""),
@@ -91,7 +91,7 @@ def screen(frame: Frame) -> RenderableType:
 
 
 def _jobs(frame: Frame, trial: str) -> Table:
-    """The workers and nodes of a trial, a line each; only the host is cut where it is narrow."""
+    """A line for each worker and node of a trial; in a narrow terminal only the host is cut."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("job", no_wrap=True)
     table.add_column("host", no_wrap=True, overflow="ellipsis")

@@ -104,7 +104,7 @@ class Seen:
 
 
 def look(directory: Path, seen: Seen | None = None) -> Frame:
-    """One frame; raises ResultError if no study has run in the directory."""
+    """The current frame; raises ResultError if no study has run in the directory."""
     seen = seen if seen is not None else Seen()
     record = read_record(directory)
     if record is None and not any((directory / name).is_dir() for name in (TRIALS, LIVE, LEASES)):
@@ -156,12 +156,12 @@ def look(directory: Path, seen: Seen | None = None) -> Frame:
 
 
 def trial_of(session: LiveSession) -> str:
-    """The trial that a session is of."""
+    """The id of the trial that a session belongs to."""
     return session.id.rsplit("/", 1)[1]
 
 
 def _modified(paths: Iterable[Path]) -> dict[Path, float]:
-    """The modification times of these files; those that are gone are left out."""
+    """The modification times of these files; missing files are left out."""
     times = {}
     for path in paths:
         try:

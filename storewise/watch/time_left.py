@@ -31,11 +31,11 @@ def time_left(
     running: Mapping[str, float],
     live_sessions: int,
 ) -> float | None:
-    """The seconds that trials still take, `live_sessions` at a time; None where that is not known.
+    """Seconds until all trials are measured, `live_sessions` at a time; None if unknown.
 
-    `durations` are those of measured trials, in s; `engines` names the engine of each trial;
-    `running` has the age of each trial that is being measured. Each trial is expected to take as
-    long as those of its engine, or as all where none of its engine was measured.
+    `durations` are those of measured trials, in s; `engines` maps trials to engines; `running` maps
+    each running trial to its age in s. A trial is expected to take as long as those of its engine,
+    or of all engines if none of its own was measured.
     """
     if not durations and (waiting or running):
         return None
