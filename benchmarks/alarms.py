@@ -1,4 +1,4 @@
-"""How often a study warns although nothing is wrong: each alarm that chance could raise.
+"""False alarms: how often chance alone raises each warning of a study.
 
     python benchmarks/alarms.py [--seed N] [--studies 300]
 
@@ -42,7 +42,7 @@ Noise = Callable[[int], npt.NDArray[np.float64]]
 
 
 def noise_of(rng: np.random.Generator, spread: float, *, heavy: bool) -> Noise:
-    """Factors about 1 by which figures are off, as many as are asked for."""
+    """A function that draws random factors about 1, the relative errors of figures."""
     sd = np.sqrt(np.log1p(spread**2))
     if heavy:
         return lambda n: np.exp(sd * rng.standard_t(3, n) / np.sqrt(3))
@@ -50,7 +50,7 @@ def noise_of(rng: np.random.Generator, spread: float, *, heavy: bool) -> Noise:
 
 
 def unsteady(n: int, noise: Noise) -> list[StudyWarning]:
-    """The canary of hosts with clients, and of one node's."""
+    """Warnings from a simulated canary of hosts with clients, and of nodes' hosts."""
     metrics = ("canary_cpu", "canary_disk_read", "canary_disk_write")
     rows = [(metric, by, 1e5 * value, "1/s") for metric in metrics for by in ("read", "session")
             for value in noise(n)]  # fmt: skip
@@ -58,7 +58,7 @@ def unsteady(n: int, noise: Noise) -> list[StudyWarning]:
 
 
 def busy(n: int, noise: Noise, rng: np.random.Generator) -> list[StudyWarning]:
-    """What the processors were busy with, of which the trial's own work is measured apart."""
+    """Warnings from simulated CPU loads, of which the trial's own share is measured apart."""
     other = np.minimum(1.0, rng.exponential(0.05, n))
     own = rng.random(n) * (1 - other)
     rows = []
@@ -69,7 +69,7 @@ def busy(n: int, noise: Noise, rng: np.random.Generator) -> list[StudyWarning]:
 
 
 def bound(n: int, noise: Noise) -> list[StudyWarning]:
-    """Rates of five stores beside the client alone, and the client's part of the time."""
+    """Warnings from simulated rates of five stores and of the client alone."""
     levels = max(1, n // STORES // ROUNDS)
     trials = pd.DataFrame(
         itertools.product([f"store {i}" for i in range(STORES)], range(levels), range(ROUNDS)),
@@ -97,13 +97,13 @@ def bound(n: int, noise: Noise) -> list[StudyWarning]:
 
 
 def short(n: int, noise: Noise) -> list[StudyWarning]:
-    """How long phases lasted."""
+    """Warnings from simulated durations of phases."""
     walls = {"phase": "read", "measure": "duration", "value": 10 * noise(n)}
     return short_phases(pd.DataFrame(walls))
 
 
 def raised(rng: np.random.Generator, studies: int, trials: int) -> pd.DataFrame:
-    """The share of quiet studies of so many trials in which each alarm is raised, by spread."""
+    """For each spread: the share of simulated studies that raise each alarm."""
     shares: dict[str, dict[str, float]] = {}
     for spread, heavy in SPREADS:
         noise = noise_of(rng, spread, heavy=heavy)

@@ -1,4 +1,4 @@
-"""What the analysis of a large study costs: 500 trials, 100 workers, 10^8 samples.
+"""Time and memory of the analysis of a large study: 500 trials, 100 workers, 10^8 samples.
 
     python benchmarks/analysis.py [--full] [--trials 25] [--workers 20] [--seconds 40]
         [--directory DIR] [--keep] [--unpacked] [--page] [--json FILE]
@@ -63,7 +63,7 @@ LOGS = 8
 
 
 def study_of(trials: int, workers: int, seconds: int) -> dict[str, Any]:
-    """A study with so many trials, as ``study.json`` holds it."""
+    """A study of this size, in the form of ``study.json``."""
     levels = max(1, trials // (len(ENGINES) * REPEATS))
     return {
         "name": "large",
@@ -81,7 +81,7 @@ def study_of(trials: int, workers: int, seconds: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a part was measured."""
+    """The origin of a part."""
 
     study: Path
     trial: Trial
@@ -93,7 +93,7 @@ class Place:
 
 
 def worker_rows(phase: str, seconds: int, embedded: bool) -> list[Sample]:
-    """What worker 0 leaves of a phase."""
+    """The rows that worker 0 writes for a phase."""
     operation = "insert" if phase == "write" else "get"
     warmup = 2 if phase == "read" else 0
     start = START + (seconds + 10 if phase == "read" else 0)
@@ -329,7 +329,7 @@ def trials_of(study: Path) -> list[Trial]:
 
 
 def make_trial(study: Path, number: int, workers: int, seconds: int) -> int:
-    """All files of one trial; returns how many samples they hold."""
+    """Write all files of one trial; returns their number of samples."""
     trial = trials_of(study)[number]
     embedded = trial.factors["engine"] != "postgres"
     samples = 0
@@ -400,7 +400,7 @@ def make_session(place: Place, seconds: int) -> int:
 
 
 def make_study(study: Path, trials: int, workers: int, seconds: int) -> dict[str, Any]:
-    """The results of a study; what there is of them."""
+    """Write the results of a study; returns their numbers and sizes."""
     (study / "inputs").mkdir(parents=True)
     (study / "study.json").write_text(json.dumps(study_of(trials, workers, seconds)))
     files = workers * 10
@@ -447,7 +447,7 @@ def read_parts(paths: list[str]) -> int:
 
 
 def floor(study: Path) -> float:
-    """Seconds in which one process per processor reads all parts with pyarrow, and no more."""
+    """The lower limit: seconds to read all parts with pyarrow, one process per processor."""
     paths = sorted(str(p) for p in study.glob("trials/*/*.*.parquet"))
     processes = len(os.sched_getaffinity(0))
     lots = [paths[n :: processes * 8] for n in range(processes * 8)]
@@ -521,7 +521,7 @@ def measure(study: Path, *, page: bool) -> None:
 
 
 def processor_seconds() -> float:
-    """Of this process and its children so far."""
+    """CPU seconds of this process and its ended children."""
     return sum(
         used.ru_utime + used.ru_stime
         for used in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))

@@ -1,4 +1,4 @@
-"""A trial with 14 nodes and 1,000 workers on this host: what the workflow itself costs by stage.
+"""A trial with 14 nodes and 1,000 workers on this host: seconds of the workflow itself, by stage.
 
     python benchmarks/cluster.py [--workers 1000] [--nodes 14] [--per-job 1]
         [--qsub-seconds 0.1] [--job-seconds 4] [--directory DIR] [--json FILE]
@@ -62,7 +62,7 @@ LOOKED_AT = 25
 
 @dataclass
 class Memory:
-    """The most that all processes together had (PSS), MB."""
+    """Peak memory of all processes together (PSS), in MB."""
 
     all: float = 0.0
     snakemake: float = 0.0
@@ -94,7 +94,7 @@ def _tree(pid: int) -> list[int]:
 
 
 def _megabytes(pid: int) -> float:
-    """What a process has of the memory, its part of what it shares included."""
+    """The memory of a process in MB, with its share of shared pages (PSS)."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
@@ -134,7 +134,7 @@ def scheduler(
 
 
 def run(work: Path, options: Any) -> tuple[dict[str, Any], Memory]:
-    """Run the study; when Snakemake began, and when it printed what, for `stages`."""
+    """Run the study; returns its start and the times of output lines, for `stages`."""
     study = work / "cluster.yaml"
     study.write_text(
         STUDY.format(workers=options.workers, nodes=options.nodes, per_job=options.per_job)
@@ -187,7 +187,7 @@ def run(work: Path, options: Any) -> tuple[dict[str, Any], Memory]:
 
 @dataclass
 class Jobs:
-    """Times of the jobs of one rule and phase, in the scheduler's eyes."""
+    """Times of the jobs of one rule and phase, as the scheduler measures them."""
 
     submitted: list[float] = field(default_factory=list)
     started: list[float] = field(default_factory=list)
@@ -220,7 +220,7 @@ def read_journal(path: Path) -> tuple[dict[str, Jobs], list[dict[str, Any]]]:
 
 
 def stages(work: Path, times: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, Any]]:
-    """Seconds by stage, and numbers."""
+    """Seconds by stage, and numbers of jobs."""
     jobs, events = read_journal(work / "pbs" / "journal")
     (trial,) = (work / "results" / "cluster" / "trials").iterdir()
     session = trial / "session.parquet"

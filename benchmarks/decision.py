@@ -119,7 +119,7 @@ def shares(rng: np.random.Generator, cell: Cell, studies: int) -> Floats:
 
 
 def equal(rng: np.random.Generator, studies: int) -> list[Line]:
-    """Equal stores that were told apart."""
+    """Lines about equal stores: how often the rule calls them different."""
     found = []
     for cell in cells():
         n, both = studies, shares(rng, cell, studies)
@@ -140,7 +140,7 @@ def equal(rng: np.random.Generator, studies: int) -> list[Line]:
 
 
 def truths(rng: np.random.Generator, stores: int) -> Iterator[tuple[str, Floats]]:
-    """Names and true scores, logarithms."""
+    """Names and true scores (natural logarithms) of simulated stores."""
     yield "equal", np.zeros(stores)
     for ratio in RATIOS:
         yield f"{ratio:g}", np.log(ratio) * (np.arange(stores) == 0)
@@ -149,7 +149,7 @@ def truths(rng: np.random.Generator, stores: int) -> Iterator[tuple[str, Floats]
 
 
 def studied(rng: np.random.Generator, studies: int) -> pd.DataFrame:
-    """A row for each study of stores that are equal, better or mixed."""
+    """Decisions of simulated studies, one row each, of stores that are equal, better or mixed."""
     rows = []
     for cell in cells():
         for name, truth in truths(rng, cell.stores):
@@ -165,7 +165,7 @@ def studied(rng: np.random.Generator, studies: int) -> pd.DataFrame:
 
 
 def right(table: pd.DataFrame) -> list[Line]:
-    """Wrong recommendations, and how often `sure` was right."""
+    """Lines about wrong recommendations, and about how often each level of `sure` was right."""
     lines = []
     better = table[table["truth"].isin([f"{r:g}" for r in RATIOS if r >= WORTH])]
     lines.append(Line("wrong, best 1.2 to 5 times as good: mean", better["wrong"].mean(), 0.005, 0))
@@ -185,7 +185,7 @@ def right(table: pd.DataFrame) -> list[Line]:
 
 
 def power(rng: np.random.Generator, studies: int) -> list[Line]:
-    """How often the better store is recommended alone; all machines and numbers of stores."""
+    """Lines about how often the better store alone is recommended."""
     lines = []
     for ratio, spread, rounds, target in (
         *((1.5, 0.10, 3, 0.86), (1.5, 0.10, 5, 0.97), (1.5, 0.25, 3, 0.30), (1.5, 0.25, 5, 0.59)),
@@ -208,7 +208,7 @@ def power(rng: np.random.Generator, studies: int) -> list[Line]:
 
 
 def long_table(settings: Sequence[dict[str, Any]], logs: Floats) -> pd.DataFrame:
-    """Measures of settings, of logarithms (settings x criteria x rounds)."""
+    """Table of measures from logarithms (settings x criteria x rounds)."""
     columns: dict[str, Any] = {name: [] for name in settings[0]}
     n = logs[0].size
     for setting in settings:
@@ -229,8 +229,8 @@ ALIKE: Grid = dict.fromkeys("abc", ((1, 2, 4), (1, 8)))
 def decisions(
     rng: np.random.Generator, grid: Grid, better: str, ratio: float, spread: float, studies: int
 ) -> pd.DataFrame:
-    """Decisions of three rounds, through tables, of stores that choose their settings; one of them
-    is better in all. By study: alone (the store that is, or nothing), named, sure."""
+    """Decisions of three rounds with stores judged at their best setting, of which one is better.
+    Columns: alone (the recommended store, or nothing), named, sure."""
     settings = [
         {"store": store, "deployment": f"{nodes} nodes", "clients": str(clients)}
         for store, levels in grid.items()
@@ -248,8 +248,8 @@ def decisions(
 
 
 def chosen(rng: np.random.Generator, studies: int) -> list[Line]:
-    """Stores that choose from several settings: is the best of many held to be better than it is,
-    and does the number of settings hide the better store?"""
+    """Lines about stores with several settings: does choosing the best of many settings make a
+    store look better than it is, and does their number hide the better store?"""
     same = decisions(rng, UNLIKE, "", 1.0, 0.25, studies)
     error = np.sqrt(0.05 * 0.95 / studies)
     words = "equal stores of 12, 4, 1 settings, 25 %, 3 rounds"
@@ -276,7 +276,7 @@ def chosen(rng: np.random.Generator, studies: int) -> list[Line]:
 
 
 def days(rng: np.random.Generator, studies: int) -> list[Line]:
-    """Two days of eight settings, none of them changed: called different, any at all."""
+    """Lines about two days of eight unchanged settings: how often any is called different."""
     lines = []
     error = np.sqrt(0.05 * 0.95 / studies)
     settings = [{"store": f"s{i}"} for i in range(8)]
@@ -301,7 +301,7 @@ def days(rng: np.random.Generator, studies: int) -> list[Line]:
 
 
 def characteristics(seed: int, studies: int) -> list[Line]:
-    """All lines; `studies` is how many of them a cell has."""
+    """All lines; `studies` is the number of simulated studies for each."""
     rng = np.random.default_rng(seed)
     return [
         *equal(rng, studies),

@@ -58,7 +58,7 @@ Part = tuple[Kind, Any]
 
 
 def parts(path: Path, files: int, encoding: Encoding, batch: int) -> Iterator[Part]:
-    """The documents of the file, as often as `files` says and each time with other ids."""
+    """The documents of the file, repeated `files` times with different ids."""
     for number in range(files):
         digest = blake2b(str(number).encode(), digest_size=16).digest()
         for read in DocumentReader(path, digest, encoding=encoding, alignments_per_batch=batch):
@@ -68,7 +68,7 @@ def parts(path: Path, files: int, encoding: Encoding, batch: int) -> Iterator[Pa
 
 
 def ahead(source: Iterable[Part]) -> Iterator[Part]:
-    """The parts, read by another thread up to four before they are asked for."""
+    """The parts, which another thread reads up to four ahead."""
     waiting: queue.Queue[Part | BaseException | None] = queue.Queue(4)
 
     def read() -> None:
@@ -89,7 +89,7 @@ def ahead(source: Iterable[Part]) -> Iterator[Part]:
 
 
 class Tool(ABC):
-    """A store's own way to load ready data."""
+    """The bulk loader of a store, for prepared data."""
 
     name: str
     needs: str = ""
@@ -256,7 +256,7 @@ def _run(words: list[str], script: str, **environment: str) -> None:
 
 @dataclass
 class Empty:
-    """A place for an engine's documents that is empty each time."""
+    """An empty store of an engine, a new one for each load."""
 
     name: str
     directory: Path
@@ -301,14 +301,14 @@ def insert(client: Client, source: Iterable[Part]) -> int:
 
 
 def timed(work: Callable[[], int]) -> tuple[int, float, float]:
-    """Documents, seconds of the clock and of this process's processor time."""
+    """(documents, wall-clock seconds, CPU seconds of this process)."""
     clock, processor = time.perf_counter(), time.process_time()
     documents = work()
     return documents, time.perf_counter() - clock, time.process_time() - processor
 
 
 def together(batches: list[Part]) -> list[Part]:
-    """One batch for each kind."""
+    """The batches of each kind as one batch."""
     import pyarrow as pa
 
     return [
@@ -319,7 +319,7 @@ def together(batches: list[Part]) -> list[Part]:
 
 
 def measure(name: str, path: Path, options: argparse.Namespace, pipe: Any) -> None:
-    """All figures of one store; sends them, or the reason why there are none, through `pipe`."""
+    """Send all figures of one store through `pipe`, or the reason why there are none."""
     try:
         pipe.send(figures(name, path, options))
     except EngineError as error:
@@ -411,7 +411,7 @@ def _connected(cluster: Cluster) -> Iterator[Client]:
 
 
 def run(name: str, path: Path, options: argparse.Namespace) -> dict[str, Any] | str:
-    """The figures of one store in a new process, or why there are none."""
+    """The figures of one store, measured in a new process, or the reason why there are none."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=measure, args=(name, path, options, sender))
@@ -452,7 +452,7 @@ def show(results: Iterable[dict[str, Any]]) -> None:
 
 
 def loads(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The figures of all stores that are found, shown as they come."""
+    """The figures of all installed stores, shown as they come."""
     from parse import SAMPLE, make_output
 
     results = []

@@ -1,4 +1,4 @@
-"""How exactly clients keep their time: starts of an open loop, and leaving a barrier together.
+"""Timing errors of clients: starts of operations in an open loop, and the release of a barrier.
 
     python benchmarks/pace.py [--seconds S] [--rate R] [--parties P]
 
@@ -36,7 +36,7 @@ def percentiles(values: list[float]) -> dict[str, float]:
 
 
 def open_loop_starts(rate: float, seconds: float) -> dict[str, object]:
-    """How late operations began (µs), and what waiting for them cost."""
+    """Delays of operations' starts (µs), and the CPU time for waiting."""
     begun: list[int] = []
 
     def call() -> int:
@@ -63,7 +63,7 @@ def open_loop_starts(rate: float, seconds: float) -> dict[str, object]:
 
 
 def barrier_ms(parties: int, rounds: int) -> list[float]:
-    """Of each party and round, ms from the last arrival to its leaving."""
+    """Milliseconds from the last arrival to the release, by party and round."""
     names = [str(number) for number in range(parties)]
     result: list[float] = []
     with tempfile.TemporaryDirectory() as name:

@@ -1,4 +1,4 @@
-"""How fast SSEARCH outputs become documents, next to Biopython and to plain reading.
+"""Speed of parsing SSEARCH outputs to documents, compared with Biopython and with plain reading.
 
     python benchmarks/parse.py [--quick] [--file OUTPUT.m10] [--json RESULT.json]
 
@@ -131,7 +131,7 @@ SLOW = {"Biopython SearchIO", "Biopython AlignIO"}
 
 
 def measure(method: str, path: Path, repeats: int) -> None:
-    """Runs in a child; prints the best clock and processor seconds of `repeats` runs."""
+    """Run in a child process; prints the least wall-clock and CPU seconds of `repeats` runs."""
     if method.startswith("Biopython"):
         modules = ["Bio.SearchIO", "Bio.AlignIO"]
     else:
@@ -170,7 +170,7 @@ def joined_sample() -> bytes:
 
 
 def make_output(directory: Path) -> tuple[Path, str]:
-    """An output of about `SIZE` bytes, and where it is from."""
+    """An output of about `SIZE` bytes, and its origin."""
     path = directory / "benchmark.m10"
     program = shutil.which("ssearch36")
     if program is None:

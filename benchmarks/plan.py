@@ -1,4 +1,4 @@
-"""What a plan costs before anything is measured: of many files, and of many workers and trials.
+"""Time and memory of planning a study: with many files, and with many workers and trials.
 
     python benchmarks/plan.py files [--files 1119820] [--directory DIR]
     python benchmarks/plan.py workers [--quick]
@@ -91,7 +91,7 @@ THIRD_PHASE = "  - query: {operations: 100}\n"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A study of `trials` (an even number) and the most that its plan may take."""
+    """A study with `trials` trials (an even number) and the limits of its plan."""
 
     name: str
     trials: int
@@ -123,7 +123,7 @@ GROWTH = 5.0
 
 
 def measure_workers(work: Path, cases: Sequence[Case]) -> tuple[dict[str, Any], list[str]]:
-    """What each plan takes, and what is missed."""
+    """Time and memory of each plan, and the limits that are exceeded."""
     rows: dict[str, Any] = {}
     missed = []
     for case in cases:
@@ -206,7 +206,7 @@ def measure(work: Path, files: int) -> dict[str, Any]:
 
 
 def measure_files(work: Path, files: int) -> tuple[dict[str, Any], list[str]]:
-    """What the full case takes, and which plans of it take too much."""
+    """Time and memory of the full case, and the plans of it that exceed limits."""
     result = measure(work, files)
     over = [
         name

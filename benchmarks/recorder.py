@@ -1,4 +1,4 @@
-"""What measuring costs: recording one operation, and the whole loop against the null engine.
+"""Overhead of measuring: one recorded operation, and the whole loop with the null engine.
 
     python benchmarks/recorder.py [--seconds S] [--processes P]
 
@@ -34,9 +34,9 @@ SAMPLE = Path(__file__).parent.parent / "resources" / "sample"
 
 
 def record_ns(operations: int) -> float:
-    """ns of processor time per recorded operation, less the loop and its two clock readings.
+    """CPU time in ns per recorded operation, minus the loop and its two clock readings.
 
-    Processor time, so that a busy machine does not change the answer much.
+    CPU time, because a busy machine changes it little.
     """
     clock = perf_counter_ns
     recorder = Recorder(clock())
@@ -56,7 +56,7 @@ def record_ns(operations: int) -> float:
 
 
 def loop_rate(processes: int, seconds: float) -> list[float]:
-    """Operations/s of each process in the read phase on the null engine, warm-up left out."""
+    """Operations/s of each process in the read phase of the null engine, after the warm-up."""
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         inputs = [str(path) for path in sorted(SAMPLE.glob("*.m10.*"))[:8]]

@@ -1,4 +1,4 @@
-"""What inputs on S3 cost: objects streamed through the parser, next to the same files on disk.
+"""Speed of inputs on S3: objects streamed through the parser, compared with files on disk.
 
     python benchmarks/s3_inputs.py [--objects N] [--copies C] [--latency MS] [--rounds R]
 

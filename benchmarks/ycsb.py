@@ -73,7 +73,7 @@ _MIX = {"a": (0.5, 0.5), "c": (1.0, 0.0)}
 
 @dataclass(frozen=True)
 class Rate:
-    """What one run reached."""
+    """The rate of one run."""
 
     per_second: float
     cpu_us: float
@@ -82,7 +82,7 @@ class Rate:
 
 
 class Ours:
-    """Storewise's driver on one store."""
+    """Storewise's driver with one store."""
 
     def __init__(self, name: str, place: Path, records: int, processes: int) -> None:
         self.name, self.place, self.records, self.processes = name, place, records, processes
@@ -106,7 +106,7 @@ class Ours:
         )
 
     def work(self, phase: str, **params: Any) -> Path:
-        """Run one phase; the result part."""
+        """Run one phase; returns its result part."""
         self._number += 1
         loads = phase == "load"
         live = self.place / f"live.{self._number}"
@@ -180,14 +180,14 @@ def binding(name: str, at: Endpoint, secrets: Credentials) -> tuple[str, dict[st
 
 
 def let_in(at: Endpoint, secrets: Credentials) -> None:
-    """Give the session's user of MongoDB the one database that go-ycsb writes to."""
+    """Grant the session's user of MongoDB access to the database of go-ycsb."""
     roles = [{"role": "readWrite", "db": "ycsb"}]
     with as_system(at, secrets, 30.0) as connection:
         connection.admin.command("grantRolesToUser", secrets.user, roles=roles)
 
 
 class GoYcsb:
-    """go-ycsb on the same server, in a table of its own."""
+    """go-ycsb on the same server, with a table of its own."""
 
     def __init__(self, name: str, program: Path, cluster: Cluster, records: int) -> None:
         assert cluster.credentials is not None
@@ -244,7 +244,7 @@ class GoYcsb:
 
 
 def build(cache: Path) -> Path:
-    """The program, built where it is not there yet; outside of the project."""
+    """The program go-ycsb, built outside of the project if it is missing."""
     if shutil.which("go") is None:
         raise SystemExit(
             "go-ycsb is built with the Go toolchain: install it (https://go.dev/dl/), or name a "
@@ -264,7 +264,7 @@ def build(cache: Path) -> Path:
 
 
 def null_rates(records: int, seconds: float) -> dict[str, Rate]:
-    """What one process reaches on the null engine."""
+    """Rates of one process with the null engine."""
     with tempfile.TemporaryDirectory() as name:
         ours = Ours("null", Path(name), records, 1)
         ours.work("load")
@@ -272,7 +272,7 @@ def null_rates(records: int, seconds: float) -> dict[str, Rate]:
 
 
 def compare(name: str, options: argparse.Namespace, program: Path) -> list[dict[str, Any]]:
-    """Of one engine a row per workload and number of threads."""
+    """Rates of one engine, a row per workload and number of threads."""
     processes = options.processes or os.cpu_count() or 1
     result: dict[tuple[str, int, str], list[Rate]] = {}
     home = SERVED[name].home

@@ -1,4 +1,4 @@
-"""The site: ``make docs`` makes docs/_build/html/index.html of the project's own pages.
+"""Settings of Sphinx: ``make docs`` builds docs/_build/html/index.html from the project's pages.
 
 Sources are the pages as they lie in the repository, so that each link works there and on the site.
 The table of contents is that of docs/README.md, and is said there only.
@@ -48,8 +48,8 @@ html_extra_path = ["index.html"]
 
 
 def add_contents(app: Any, page: str, source: list[str]) -> None:
-    """Behind the index, a hidden table of contents with one group for each of its headings; behind
-    the pages of stores and of decisions, one of their own pages."""
+    """Add a hidden table of contents: to the index with one group per heading, to the pages of
+    stores and of decisions with their subpages."""
     if page in ("docs/engines", "docs/decisions"):
         names = dict.fromkeys(re.findall(r"\]\(((?:engines|decisions)/\w+)\.md\)", source[0]))
         source[0] += "\n```{toctree}\n:hidden:\n\n" + "\n".join(names) + "\n```\n"
@@ -63,7 +63,7 @@ def add_contents(app: Any, page: str, source: list[str]) -> None:
 
 
 def unlink_builtins(app: Any, doctree: Any) -> None:
-    """`bytes` in a signature is the type, not a field of that name in the same module."""
+    """Remove links of `bytes` in signatures: the type is meant, not a field of that name."""
     for reference in list(doctree.findall(pending_xref)):
         if hasattr(builtins, reference.get("reftarget", "")):
             reference.replace_self(nodes.Text(reference["reftarget"]))

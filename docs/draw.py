@@ -1,4 +1,4 @@
-"""Draw ``docs/architecture.svg``, the rooms of the library: ``python docs/draw.py``.
+"""Draw ``docs/architecture.svg``, the packages by layer: ``python docs/draw.py``.
 
 The rooms and their order are those of ``[tool.importlinter]`` in pyproject.toml, which a test holds
 the imports to; another test holds the drawing to what this prints.
@@ -61,14 +61,14 @@ path { stroke: #6b7280; fill: none }
 
 
 def layers() -> list[list[str]]:
-    """The rooms of each floor, the highest floor first."""
+    """The packages of each layer, the highest layer first."""
     project = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))
     floors = project["tool"]["importlinter"]["contracts"][0]["layers"]
     return [re.split(r"\s*[|:]\s*", floor) for floor in floors]
 
 
 def drawing() -> str:
-    """The whole file."""
+    """The text of the SVG file."""
     floors = layers()
     height = len(floors) * ROW + 2 * MARGIN
     inner = WIDTH - 2 * MARGIN - 30

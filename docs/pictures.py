@@ -32,7 +32,7 @@ your own numbers.
 
 
 def first_screens(pages: list[Path]) -> list[bytes]:
-    """What each page shows first, as small PNG files."""
+    """The first screen of each page, as small PNG files."""
     shots = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
@@ -48,7 +48,7 @@ def first_screens(pages: list[Path]) -> list[bytes]:
 
 
 def few_colours(png: bytes) -> bytes:
-    """The same picture with a palette: a page has few colours, and the repository keeps each."""
+    """The picture with a palette, which is smaller: pages have few colours."""
     picture = Image.open(io.BytesIO(png)).convert("RGB")
     written = io.BytesIO()
     picture.quantize(COLOURS, dither=Image.Dither.NONE).save(written, "PNG", optimize=True)
@@ -58,7 +58,7 @@ def few_colours(png: bytes) -> bytes:
 
 
 def part(results: Path, picture: str) -> str:
-    """A study's part of the gallery."""
+    """The section of the gallery for a study."""
     study = json.loads((results / "study.json").read_text(encoding="utf-8"))
     run = json.loads((results / "run.json").read_text(encoding="utf-8"))
     verdict = json.loads((results / "analysis" / "verdict.json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Write the parts of pages that are made of the code: ``python docs/tables.py``.
+"""Write the generated parts of pages: ``python docs/tables.py``.
 
 Names, defaults, units and flags are the code's own; what it does not say of itself in a description
 is in ``docs/tables.yaml``. A test holds the pages to what this prints. The columns of the analysis
@@ -53,7 +53,7 @@ OF_ALL_SERVERS = "see [Servers](../servers.md#settings-of-all-servers)."
 
 
 def section(folder: Path) -> str:
-    """The text of all tables in a folder; ValueError where words and columns differ."""
+    """The text of all tables in a folder; ValueError if descriptions and columns differ."""
     words: dict[str, Any] = yaml.safe_load((HERE / "tables.yaml").read_text(encoding="utf-8"))
     tables: dict[str, dict[str, str | None]] = words["tables"]
     files = {path.stem: path for path in folder.glob("*.csv")}
@@ -93,7 +93,7 @@ def _fits(column: str, names: str) -> bool:
 
 
 def _told(words: Words) -> str:
-    """Each name with what it says in brackets, if anything needs to be said."""
+    """Names, each with its description in brackets if it has one."""
     quoted = ((_quoted(names), text) for names, text in words.items())
     return ", ".join(f"{names} ({text})" if text else names for names, text in quoted)
 
@@ -103,7 +103,7 @@ def _quoted(names: str) -> str:
 
 
 def flags() -> str:
-    """What each store does itself: a line per flag."""
+    """The features of each store, a line per flag."""
     words = yaml.safe_load((HERE / "tables.yaml").read_text(encoding="utf-8"))["flags"]
     of = {name: engine(name).flags for name in ENGINES}
     lines = []
@@ -122,7 +122,7 @@ def flags() -> str:
 
 
 def levels() -> str:
-    """What `strong` and `weak` mean in each store, its other levels, and its isolation."""
+    """The meaning of `strong` and `weak` in each store, its other levels, and its isolation."""
     words = yaml.safe_load((HERE / "tables.yaml").read_text(encoding="utf-8"))
     isolation: dict[str, str] = words["isolation"]
     lines = [_row("engine", "strong", "weak", "further levels", "isolation"), _row(*["---"] * 5)]
@@ -170,7 +170,7 @@ def questions() -> str:
 
 
 def ycsb() -> str:
-    """YCSB's properties; ValueError where words and models differ."""
+    """YCSB's properties; ValueError if descriptions and models differ."""
     words = yaml.safe_load((HERE / "tables.yaml").read_text(encoding="utf-8"))
     lines = ["Of `load`; later phases may repeat but not contradict them:", ""]
     for title, model, known in (
@@ -204,7 +204,7 @@ def common_settings() -> str:
 
 
 def keys() -> str:
-    """The keys of a study, section by section; ValueError where words and models differ."""
+    """The keys of a study by section; ValueError if descriptions and models differ."""
     words = yaml.safe_load((HERE / "tables.yaml").read_text(encoding="utf-8"))
     lines = []
     for title, told in words["keys"].items():
@@ -233,7 +233,7 @@ def keys() -> str:
 
 
 def _defaults(model: type[BaseModel], left_out: Collection[str] = ()) -> dict[str, str]:
-    """The names of a model's fields, each with its default in words."""
+    """The names of a model's fields, each with its default as text."""
     return {
         name: "required"
         if field.is_required()
@@ -244,7 +244,7 @@ def _defaults(model: type[BaseModel], left_out: Collection[str] = ()) -> dict[st
 
 
 def results() -> str:
-    """The columns of a result part, and all metrics; ValueError where words and schema differ."""
+    """The columns of a result part, and all metrics; ValueError if one lacks a description."""
     words = yaml.safe_load((HERE / "tables.yaml").read_text(encoding="utf-8"))
     _check("columns", CORE.names, words["columns"], words["columns"])
     told = [told for group in words["metrics"].values() for told in group["of"]]
@@ -276,7 +276,7 @@ def _sections() -> Mapping[str, Mapping[str, str]]:
 
 
 def parameters(model: type[BaseModel], known: Collection[str] = ()) -> str:
-    """Those of a phase, a line each with its default, but for those that are `known`."""
+    """The parameters of a phase, a line each with the default, without those in `known`."""
     lines = []
     for name, field in model.model_fields.items():
         if name in known:
@@ -317,7 +317,7 @@ def filled(path: Path, text: str) -> str:
 
 
 def pages() -> dict[Path, str]:
-    """All pages with such parts, as they are to be."""
+    """The new text of all pages with generated parts."""
     made = {PAGE: section(STORED), STORES: flags(), CONSISTENCY: levels()}
     made |= {SERVERS: common_settings(), QUERIES: questions(), YCSB: ycsb(), SENSORS: sensors()}
     made |= {STUDIES: keys(), RESULTS: results()}

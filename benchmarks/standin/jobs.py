@@ -74,14 +74,13 @@ class Journal:
 
 
 def target_of(script: str) -> str:
-    """What a job makes: its rule, and its wildcards after a colon."""
+    """The target of a job: its rule, and its wildcards after a colon."""
     target = _TARGET.search(script)
     return target[1] if target else ""
 
 
 def stub_of(script: str) -> tuple[str, dict[str, str], Path, Path] | None:
-    """The rule of a job that is run here, its wildcards, its mark and its directory; None for a job
-    whose script is run."""
+    """Rule, wildcards, mark and directory of a job that is simulated; None if its script is run."""
     mark = _MARK.search(script)
     rule, _, wildcards = target_of(script).partition(":")
     if mark is None or rule not in {"load", "phase", "node"}:
@@ -92,7 +91,7 @@ def stub_of(script: str) -> tuple[str, dict[str, str], Path, Path] | None:
 
 
 class Stub:
-    """Runs jobs of one study's trials."""
+    """Simulates jobs of one study's trials."""
 
     def __init__(self, study: Study, job_seconds: float) -> None:
         self.study, self.job_seconds = study, job_seconds
@@ -102,7 +101,7 @@ class Stub:
     def run(
         self, rule: str, values: dict[str, str], mark: Path, directory: Path, journal: Journal
     ) -> int:
-        """Run a job and write its marks, as its script would; its exit status."""
+        """Simulate a job and write its marks, as its script would; returns its exit status."""
         mark.with_name(f"{mark.name}.started").touch()
         os.chdir(directory)
         time.sleep(self.job_seconds)
@@ -170,7 +169,7 @@ class Stub:
 
 
 def load(study: str, job_seconds: float) -> Stub:
-    """The jobs of a study, given by its file; what they need is loaded and has been used once."""
+    """Prepare the jobs of a study (path of its file): import their modules and use them once."""
     stubs = Stub(load_study(study, root=Path(study).parent), job_seconds)
     here = Path.cwd()
     with tempfile.TemporaryDirectory() as place:
@@ -181,8 +180,8 @@ def load(study: str, job_seconds: float) -> Stub:
 
 
 def rehearse(text: str) -> None:
-    """Run the phases of a study with one worker, here: modules that are imported late, models of
-    files, and what else each job would make for itself."""
+    """Run the phases of a study once with one worker, in this process: late imports and other work
+    that each job would repeat are then done."""
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     study = Path("rehearsal.yaml")
@@ -210,7 +209,7 @@ def rehearse(text: str) -> None:
 def on_own_host(
     run_one: Callable[[PhaseJob, int], None], journal: Journal
 ) -> Callable[[PhaseJob, int], None]:
-    """A worker as if it had a host of its own, whose figures it takes."""
+    """A worker that reports figures as if it had a host of its own."""
 
     def run(job: PhaseJob, number: int) -> None:
         if os.getsid(0) != os.getpid():
@@ -230,18 +229,18 @@ def on_own_host(
 
 
 def until_the_end(done: threading.Event, seconds: float) -> bool:
-    """One sample of a step, at its end: a thousand hosts would take theirs on this one."""
+    """Take one sample, at the end of a step: a thousand hosts would sample this one."""
     return done.wait()
 
 
 def alone(group: ProcessGroup) -> list[psutil.Process]:
-    """A server without its children, of which it has none: to look for them is to look at all
-    processes of the host."""
+    """A server without child processes: to look for them means to read all processes of the
+    host."""
     return [psutil.Process(pid) for pid in group._pids if psutil.pid_exists(pid)]
 
 
 def few_at_a_time(write: Callable[[_Worker], None]) -> Callable[[_Worker], None]:
-    """Parts are made by few workers at a time: a thousand would need 15 GB of one host."""
+    """Limit how many workers write parts at once: a thousand would need 15 GB of memory."""
 
     def run(self: _Worker) -> None:
         lock = self.job.live / f".writes.{self.job.worker % WRITERS}"
@@ -263,7 +262,7 @@ def noted_barrier(journal: Journal) -> type[Barrier]:
 
 
 def canary(directory: Path, *, phase: str) -> list[Sample]:
-    """Without its work, which a thousand processes of one host would do against each other."""
+    """Skip the work of the canary, which a thousand processes on one host would disturb."""
     return [
         Sample(phase, "canary_cpu", 400_000.0, "1/s"),
         Sample(phase, "canary_disk_write", 1e9, "B/s"),
@@ -272,7 +271,7 @@ def canary(directory: Path, *, phase: str) -> list[Sample]:
 
 
 class HollowPool:
-    """What a worker sees of its client processes, without processes."""
+    """A pool of client processes without processes."""
 
     def __init__(
         self, job: WorkerJob, threads: int, check: Callable[[], None], log: object

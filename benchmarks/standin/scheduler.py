@@ -37,7 +37,7 @@ VARIABLES = ",".join(f"PBS_O_VARIABLE_{n}=/a/directory/of/a/user/of/the/cluster"
 
 @dataclass(slots=True)
 class Job:
-    """A job."""
+    """A job of the stand-in PBS."""
 
     id: str
     name: str
@@ -50,7 +50,7 @@ class Job:
 
 
 class Scheduler:
-    """One thread: it takes commands, starts jobs, and collects those that have ended."""
+    """One thread that takes commands, starts jobs, and collects ended jobs."""
 
     def __init__(self, directory: Path, slots: int, stubs: Stub) -> None:
         self.directory, self.slots, self.stubs = directory, slots, stubs
@@ -185,7 +185,7 @@ def _kill(group: int, number: int) -> None:
 
 
 def _block(job: Job) -> str:
-    """What ``qstat -f`` prints of a job."""
+    """The output of ``qstat -f`` for a job."""
     lines = [
         f"Job Id: {job.id}",
         f"    Job_Name = {job.name}",

@@ -1,4 +1,4 @@
-"""An engine of the simulation: its servers say `ok` to whoever connects, and keep nothing."""
+"""An engine of the simulation: its servers answer `ok` to each connection, and store nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ while True:
 
 
 class HollowClient(Client):
-    """Connects to nothing: workers of the simulation do no operations."""
+    """A client without a connection: workers of the simulation do no operations."""
 
     def create(self, schema: Schema) -> None:
         pass

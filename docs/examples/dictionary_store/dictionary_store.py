@@ -1,4 +1,4 @@
-"""A dictionary in memory, and a log on disk of what was put into it."""
+"""A dictionary in memory, and a log of its changes on disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from storewise.metrics.host import tree_bytes
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Shared(ProcessState[Table]):
-    """What all threads of a process share."""
+    """The state that all threads of a process share."""
 
     stores: tuple[Path, ...]
     sync: bool
@@ -29,7 +29,7 @@ class Shared(ProcessState[Table]):
 
 
 class DictionaryClient(ProcessClient[Shared, Table]):
-    """All threads of a process share one."""
+    """The client of a process, shared by all its threads."""
 
     engine_name = "dictionary"
 
@@ -126,7 +126,7 @@ class DictionaryClient(ProcessClient[Shared, Table]):
 
 
 class DictionaryEngine(Engine):
-    """A dictionary in the client's process."""
+    """An engine: a dictionary in the client's process."""
 
     name = "dictionary"
     title = "Dictionary"
