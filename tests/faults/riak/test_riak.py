@@ -55,7 +55,7 @@ def test_a_release_is_found_by_its_directory(release, monkeypatch):
 def test_other_versions_are_refused(tmp_path, version):
     home = make_release(tmp_path, version)
     with pytest.raises(
-        EngineError, match=rf"{re.escape(version)}', and Storewise runs 3\.x; install"
+        EngineError, match=rf"{re.escape(version)}', but Storewise needs 3\.x; install"
     ):
         engine("riak").find({"home": str(home)})
 
