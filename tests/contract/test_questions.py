@@ -224,7 +224,7 @@ def test_files_know_only_what_was_inserted(tmp_path, parsed):
         assert client.get(Kind.ALIGN, hits[99]["_id"]) == hits[99]
         assert client.get(Kind.ALIGN, hits[100]["_id"]) is None
         assert len(client.scan(Scan(Kind.ALIGN, b"\x00" * 12, 1000))) == 100
-        with pytest.raises(EngineError, match="of no input file"):
+        with pytest.raises(EngineError, match="to no input file"):
             client.insert(Kind.ALIGN, parsed[1][Kind.ALIGN][:1])
         with pytest.raises(EngineError):
             client.update(Kind.ALIGN, hits[0]["_id"], {"e": 1.0})
