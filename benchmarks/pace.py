@@ -36,7 +36,7 @@ def percentiles(values: list[float]) -> dict[str, float]:
 
 
 def open_loop_starts(rate: float, seconds: float) -> dict[str, object]:
-    """Delays of operations' starts (µs), and the CPU time for waiting."""
+    """How late operations start (µs), and the CPU time that waiting takes."""
     begun: list[int] = []
 
     def call() -> int:

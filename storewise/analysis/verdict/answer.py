@@ -19,7 +19,7 @@ from storewise.analysis.verdict.criterion import Criterion, Standing
 from storewise.analysis.verdict.measures import without_server
 from storewise.analysis.verdict.uses import Choice, names_of
 
-#: Largest number of reasons that the answer names.
+#: At most so many reasons are named in the answer.
 REASONS = 2
 #: A sentence names a ratio of rates only if each was measured with at least so many operations.
 MIN_OPERATIONS = 10

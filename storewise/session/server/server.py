@@ -51,6 +51,14 @@ _FULL = 16 << 20
 _NOBODY = 65534
 
 
+def disk_is_full(directory: Path) -> bool:
+    """Whether the disk of a directory has under 16 MiB free; False if the directory was removed."""
+    try:
+        return disk_usage(directory).free < _FULL
+    except OSError:
+        return False
+
+
 def as_nobody(command: Sequence[str], launch: Launch) -> tuple[str, ...]:
     """The command, for a server that refuses root in a user namespace without root.
 
@@ -264,7 +272,7 @@ class Server:
         node = self.node
         line = disk_full_line(self.log)
         # A server that maps its files into memory crashes there, and its log does not say why.
-        if line or disk_usage(node.directory).free < _FULL:
+        if line or disk_is_full(node.directory):
             return (
                 f"{node.spec.name}: no space left on device for {node.directory}: free space "
                 "there, or name a larger directory (`scratch` of rule `node` in the profile); "

@@ -35,7 +35,7 @@ from storewise.session.jobs.close import run_close
 from storewise.session.jobs.form import run_form
 from storewise.session.jobs.node import NodeJob, reserve_of, run_node
 from storewise.session.jobs.sidecar import phase_cluster
-from storewise.session.server.server import Server
+from storewise.session.server.server import Server, disk_is_full
 from storewise.study.trial import Phase, Trial
 
 LOG = logging.getLogger("test")
@@ -476,3 +476,11 @@ def test_a_killed_server_s_times_are_told_and_it_is_down_until_it_is_told_to_sta
     assert (server.done, executor.restarted) == (["stop", "again", "stop", "again"], [1, 1])
     with pytest.raises(EngineError, match="last0: told to start its server, which runs"):
         told("start")
+
+
+def test_a_directory_that_was_removed_is_no_full_disk(tmp_path, monkeypatch):
+    assert not disk_is_full(tmp_path / "gone")
+    for free, full in ((1 << 20, True), (1 << 30, False)):
+        usage = SimpleNamespace(free=free)
+        monkeypatch.setattr("storewise.session.server.server.disk_usage", lambda _, u=usage: u)
+        assert disk_is_full(tmp_path) == full
