@@ -39,9 +39,9 @@ def aside(path: Path, *, durable: bool = False) -> Iterator[Path]:
 
 
 def clear_unfinished(directory: Path) -> None:
-    """Remove what killed processes left of `aside` in a directory and below it.
+    """Remove the unfinished files of `aside` that killed processes left in a directory or below it.
 
-    Only where nobody writes at the same time; OSError where the user may not.
+    Call it only while nobody writes there. Raises OSError without permission.
     """
     for place in directory.rglob(".*.tmp"):
         place.unlink(missing_ok=True)

@@ -65,8 +65,8 @@ def digest_number(digest: bytes) -> int:
 
 
 def partition_of_byte(first: Whole, partitions: int) -> Whole:
-    """The partition of the ids that begin with a byte, or with each of several ones, where
-    partitions are ranges of ids."""
+    """The partition of ids by their first byte (an int, or an array of them): partitions are ranges
+    of ids."""
     return first * partitions >> 8
 
 

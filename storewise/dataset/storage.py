@@ -164,7 +164,7 @@ class Bucket:
             who = (self.read_bytes(LOCK) or b"another process").decode().partition(" (")[0]
             raise StorewiseError(
                 f"{self}: {who} is writing this data set; wait until it has ended. If it was "
-                f"killed, call it again on its host, or remove {place}"
+                f"killed, run its command again on the same host, or remove {place}"
             ) from error
 
     def release(self) -> None:

@@ -94,9 +94,9 @@ def estimate(
     """The cost of measuring `trials` of a study.
 
     `classes` are those of the profile (`host_classes.parse_classes`), empty where it has none;
-    `results` is the study's directory of results. With `here` all of it is done on this machine,
-    where `probe` may have tried out the rates that nobody has measured. Raises ConfigError for a
-    class that is not known.
+    `results` is the study's directory of results. With `here` all trials run on this machine; then
+    `probe` has rates from a short test, for what was never measured. Raises ConfigError for an
+    unknown class.
     """
     reads = workload(study.workload).reads_inputs
     documents = documents_of(study, results) if reads and trials else None

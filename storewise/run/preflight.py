@@ -190,5 +190,5 @@ def check_publishable(study: Study) -> None:
         check_place(place, tags_of(study.publish, study.name, time.time()))
     except StorewiseError as error:
         raise ConfigError(
-            f"the results cannot be published when they are there: {error}"
+            f"the results could not be published at the end of the run: {error}"
         ) from error

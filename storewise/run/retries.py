@@ -2,9 +2,9 @@
 
 One command, `snakemake` or `storewise run`, measures in *passes*: a pass measures each planned
 trial once, and the trials that failed are planned again in the next one. A trial that has failed
-`retries` times more than once gets the file `failed.json`, which takes it out of each later plan
-(``rules/plan.smk``) until that file is removed; where its store is not to blame, only until the
-next command.
+`retries` + 1 times gets the file `failed.json`, which takes it out of each later plan
+(``rules/plan.smk``) until that file is removed. If its store is not to blame, the file counts only
+until the next command.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def _made(results: Path) -> int | None:
 
 
 def _tell_lost(results: Path, lost: Sequence[str], since: float, view: View) -> None:
-    """The ends of the logs of trials that were given up since then (Unix time)."""
+    """Show the last log lines of trials in `lost` that were given up after `since` (Unix time)."""
     for trial in lost:
         mark = read_mark(results, trial)
         if mark["at"] >= since:
@@ -179,7 +179,7 @@ def _tell_lost(results: Path, lost: Sequence[str], since: float, view: View) -> 
 
 
 def _tell_error(study: Study, results: Path, log: RunLog | None, view: View) -> None:
-    """Tell the error of Snakemake that is not the failure of a trial."""
+    """Show Snakemake's error, if the run failed for another reason than a failed trial."""
     if log is None:
         return  # the user has seen it
     if not log.told:

@@ -325,7 +325,7 @@ def _check_step_faults(
 
 
 def _leave_out(**rule: Any) -> str:
-    """The advice for levels that an engine does not support."""
+    """The advice how to leave out levels of consistency that an engine does not support."""
     levels = ", ".join(f"{key}: {level}" for key, level in rule.items())
     out = "the engine or the phase" if "phase" in rule else "the engine"
     return f"leave {out} out, or add `exclude: [{{{levels}}}]`"

@@ -62,7 +62,9 @@ class Search(Section):
     def _files(cls, value: list[str]) -> list[str]:
         for path in value:
             if path.startswith(("!", "-")):
-                raise ValueError(f"{path!r}: the programs would not take it for a file; write ./")
+                raise ValueError(
+                    f"{path!r}: search programs do not take it for a file name; write ./ before it"
+                )
             if is_remote(path):
                 raise ValueError(
                     f"{path!r} is on S3; the search programs read files: copy it to a file system "

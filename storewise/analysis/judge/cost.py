@@ -99,12 +99,12 @@ def _of_phases(
 def hosts_paid(
     servers: Sequence[str], workers: int, clients: Iterable[str], *, one_job: bool = False
 ) -> tuple[Sequence[str], Sequence[str]]:
-    """The hosts of servers and of clients to be paid for a trial, each as often as it is paid.
+    """The hosts to pay for in a trial: those of servers, and those of clients.
 
-    `servers` has the host of each server, `clients` the hosts of the `workers` workers. If all ran
-    on a single host (a test on one machine), each job is paid as if it had its own host, as it
-    would be deployed. Otherwise each host is paid once, as a server if it ran one. `one_job`: all
-    workers were one job (`embedded: one_host`) and need one host wherever they run.
+    `servers` has the host of each server, `clients` the hosts of the workers, of which there were
+    `workers`. If all ran on one host (a test on one machine), the host is listed once for each job,
+    as each would have its own. Otherwise each host is listed once; one that ran both counts as a
+    server. `one_job`: all workers were one job (`embedded: one_host`) and need one host.
     """
     nodes, others = list(dict.fromkeys(servers)), sorted(set(clients))
     if one_job:

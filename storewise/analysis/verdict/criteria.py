@@ -298,7 +298,7 @@ def scaling(tables: Tables) -> Criterion | None:
 
 
 def slow_node(tables: Tables) -> Criterion | None:
-    """The rate with the fewest slowed nodes over that without, at equal cluster size."""
+    """The rate with the fewest slowed nodes by the rate with none, at equal cluster size."""
     rows = rows_of(tables, SLOWED)
     rows = rows[~rows[OTHER].astype(str).str.startswith("0 ")]
     if rows.empty:

@@ -54,7 +54,7 @@ def standings(
 
 
 def _of(rows: pd.DataFrame) -> Standing:
-    """The standing in one setting: geometric mean over rounds, arithmetic if any is 0."""
+    """The mean over the rounds of one setting: geometric, but arithmetic if a value is 0."""
     values, first = rows["value"].astype(float), rows.iloc[0]
     mean = float(np.exp(np.log(values).mean()) if (values > 0).all() else values.mean())
     return Standing(

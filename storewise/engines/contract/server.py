@@ -226,7 +226,7 @@ class ServerEngine(Engine):
 
     def not_started_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         """The reason why the server has not started yet; None if it has. Its node polls this before
-        `join`. Engines override it if the session's user does not exist until `bootstrap`."""
+        `join`. Engines override it if the account of the session is only made in `bootstrap`."""
         return self.not_ready_reason(endpoint, credentials)
 
     @abstractmethod

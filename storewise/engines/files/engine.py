@@ -209,6 +209,8 @@ class FilesEngine(Engine):
     title = "SSEARCH files"
     in_first_study = True
     encoding = "arrow"
+    # Nothing is written, so nothing can be lost.
+    lossy_levels = frozenset()
     flags = Flags(
         embedded=True,
         scans=True,

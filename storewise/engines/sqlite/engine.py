@@ -173,7 +173,9 @@ class SqliteClient(EmbeddedSql[Shared]):
                 wanted = "wal" if shared.wal else "truncate"
                 mode = connection.execute(f"PRAGMA journal_mode = {wanted}").fetchone()[0]
                 if mode != wanted:
-                    raise sqlite3.OperationalError(f"it does not take journal mode {wanted}")
+                    raise sqlite3.OperationalError(
+                        f"SQLite does not accept journal mode {wanted} for this database"
+                    )
                 connection.execute(f"PRAGMA synchronous = {'FULL' if shared.durable else 'OFF'}")
         except sqlite3.Error:
             connection.close()

@@ -41,9 +41,9 @@ class JavaSettings(ServerSettings):
         for option in options:
             if not _ALLOWED_OPTIONS.fullmatch(option):
                 raise ValueError(
-                    f"{option}: allowed are -XX:, -Xss, -Xmn, -Xlog:, --add-opens and "
-                    "--add-exports, but none that runs a program or opens a port; the heap is "
-                    "`heap_share`, options of the server are `config`"
+                    f"{option} is not allowed; expected -XX:, -Xss, -Xmn, -Xlog:, --add-opens or "
+                    "--add-exports, and nothing that runs a program or opens a port. Set the heap "
+                    "by `heap_share`, options of the server by `config`"
                 )
         return options
 

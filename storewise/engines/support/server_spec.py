@@ -102,8 +102,8 @@ class PortSpec(_Part):
 
 
 class RoleSpec(_Part):
-    """Start and stop of a server of one role (see `Launch`). Commands and the environment
-    are templates, too."""
+    """How to start and stop a server of one role. As in `Launch`, commands and environment are
+    templates."""
 
     command: tuple[str, ...]
     """A program, as `ServerSpec.programs` calls it, and its arguments. It runs in the node's

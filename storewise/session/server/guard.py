@@ -163,7 +163,7 @@ class Guarded:
             self.hear(POLL)
 
     def hear(self, seconds: float) -> None:
-        """Take what the guard says within some seconds."""
+        """Wait up to `seconds` for a message from the guard process, and record it."""
         guard = self._guard
         if guard is None or self.status is not None:
             return

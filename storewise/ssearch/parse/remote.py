@@ -24,8 +24,8 @@ class Listed(NamedTuple):
 
 @contextmanager
 def as_input(path: str) -> Iterator[None]:
-    """Turns "not there" and "replaced" into the InputError of a file; what is wrong with S3 itself
-    (no answer, no right) stays an ObjectError: it is no property of a file."""
+    """Raises InputError for an object that is missing or was replaced. Errors of S3 itself (no
+    answer, access denied) stay ObjectError: they are not the file's fault."""
     from storewise.s3.client import Changed, NotThere
 
     try:

@@ -43,13 +43,13 @@ class QueryParams(EndedParams):
         default=0.05,
         gt=0,
         le=1,
-        description="strong_hits: x is the e-value of one of this share of the best hits",
+        description="strong_hits: x is the e-value of a hit drawn from this share of the best",
     )
     ident_share: float = Field(
         default=0.5,
         gt=0,
         le=1,
-        description="strong_hits: y is the identity of one of this share of the most similar hits",
+        description="strong_hits: y is the identity of a hit from this share of the most similar",
     )
     width: float = Field(
         default=10.0, gt=0, allow_inf_nan=False, description="bits of a bin of bits_histogram"

@@ -96,7 +96,7 @@ class Readings:
 
     @cached_property
     def _keys(self) -> dict[str, int]:
-        """A key of the hash for each use of it."""
+        """One hash key for each random quantity, so that they are independent."""
         names = ("level", "drift", "wave", "phase", "day", "length", "noise", "spike", "size", "et")
         entropy = np.random.SeedSequence([self.seed, 0x6D656173])
         return dict(zip(names, entropy.generate_state(len(names), np.uint64).tolist(), strict=True))

@@ -193,7 +193,7 @@ def _note(phase: str, client: Client, context: ClientContext, percent: float) ->
 
 
 def _ranges(phase: str, client: Client, context: ClientContext) -> Iterator[Operation]:
-    """Q2 and Q3: the readings above a value are fetched or counted."""
+    """The operations of Q2 (fetch the readings above a value) or Q3 (count them)."""
     params, readings = context.params, context.load.readings
     rows = _rows(context.load, context.before)
     notes = [_note(phase, client, context, percent) for percent in params.selectivity_pct]

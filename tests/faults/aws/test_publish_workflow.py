@@ -77,7 +77,7 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_starts(measured,
     shutil.rmtree(measured.results)
     done = measured.snakemake()
     assert done.returncode != 0
-    assert "cannot be published when they are there: s3://no-such-bucket-here/" in done.stderr
+    assert "could not be published at the end of the run: s3://no-such-bucket-here/" in done.stderr
     assert not (measured.results / "trials").exists()
 
 

@@ -146,6 +146,6 @@ def test_a_bucket_that_cannot_be_published_to(monkeypatch):
 
     monkeypatch.setattr(preflight, "check_place", refuse)
     with pytest.raises(
-        ConfigError, match="cannot be published when they are there: no such bucket"
+        ConfigError, match="could not be published at the end of the run: no such bucket"
     ):
         preflight.check_publishable(one)
