@@ -62,6 +62,8 @@ def merge_files(
         for partition in range(settings.partitions):
             files = sorted(by_folder[partition_name(kind.table, partition)], key=_written)
             small = [file for file in files if file.bytes < settings.target_bytes // 2]
+            if not files:
+                continue  # no document is in this partition
             if partition in touched or (dropped and settings.by != "hash"):
                 groups[kind, partition] = files
             elif len(small) >= at_least:
