@@ -105,7 +105,7 @@ def test_files_may_be_sorted_in_another_way(tmp_path, by, sort, spilled):
     merge(storage_of(root))
     assert stored(root) == expected(BOTH)
     check_order(root, by, sort)
-    assert all(len(files_of(root, kind)) <= 3 for kind in KINDS)
+    assert all(len(files_of(root, kind)) <= 9 for kind in KINDS)
 
 
 def test_documents_of_the_study_only(tmp_path):
@@ -273,7 +273,7 @@ def test_shares_are_put_together(tmp_path, by, copies):
     assert done.documents == sum(map(len, expected(copies).values()))
     check_order(root, by)
     assert {row["path"]: row["equal_to"] for row in inputs_of(root)}[twin] == copies[0]
-    assert all(len(files_of(root, kind)) <= 3 for kind in KINDS)
+    assert all(len(files_of(root, kind)) <= 9 for kind in KINDS)
     # Numbers are not used again.
     convert(BOTH, storage, Options(share="s1", update=True))
     merge(storage)
