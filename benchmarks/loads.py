@@ -46,7 +46,7 @@ from storewise.engines.contract.server import Credentials, Topology
 from storewise.engines.registry import engine
 from storewise.engines.support.table import make_table, quoted
 from storewise.errors import EngineError
-from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.reader import DocumentReader
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 

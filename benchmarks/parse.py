@@ -1,6 +1,7 @@
 """Speed of parsing SSEARCH outputs to documents, compared with Biopython and with plain reading.
 
     python benchmarks/parse.py [--quick] [--file OUTPUT.m10] [--json RESULT.json]
+    python benchmarks/parse.py --tables [--rows N] [--json RESULT.json]   (tables.py)
 
 Without `--file` it runs ssearch36 on the bundled real sequences (resources/sample/fasta) to make
 an output of about 10 MB in one search, in a temporary directory; without ssearch36 it joins the
@@ -90,7 +91,7 @@ def align_io(path: Path) -> int:
 
 def storewise(encoding: str) -> Callable[[Path], int]:
     def run(path: Path) -> int:
-        from storewise.ssearch.parse.reader import DocumentReader
+        from storewise.ssearch.reader import DocumentReader
 
         reader = DocumentReader(
             path,
@@ -214,13 +215,14 @@ def cpu() -> str:
     return platform.processor() or "unknown"
 
 
-def conditions(path: Path, origin: str) -> dict[str, object]:
+def conditions(path: Path | None, origin: str) -> dict[str, object]:
     return {
         "input": origin,
-        "bytes": path.stat().st_size,
+        "bytes": path.stat().st_size if path is not None else None,
         "python": platform.python_version(),
         "versions": {
-            name: version(name) for name in ("storewise", "biopython", "pymongo", "numpy")
+            name: version(name)
+            for name in ("storewise", "biopython", "pymongo", "numpy", "pyarrow")
         },
         "host": platform.platform(),
         "cpu": cpu(),
@@ -297,7 +299,14 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two turns instead of five")
     parser.add_argument("--json", type=Path, help="where to write the results")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
+    parser.add_argument("--tables", action="store_true", help="tables of hits instead")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of each table")
     options = parser.parse_args()
+    if options.tables:
+        import tables
+
+        tables.main(options.rows, conditions(None, "tests/data/tables"), options.json)
+        return
     if options.measure:
         measure(options.measure, options.file, 1 if options.measure in SLOW else 5)
         return

@@ -35,9 +35,9 @@ from support.s3.server import S3Server  # noqa: E402
 
 from storewise.ssearch.inputs.paths import list_inputs  # noqa: E402
 from storewise.ssearch.inputs.scan import status_of  # noqa: E402
-from storewise.ssearch.parse.reader import DocumentReader  # noqa: E402
 from storewise.ssearch.parse.remote import Listed, fetched_ahead  # noqa: E402
 from storewise.ssearch.parse.stream import open_input  # noqa: E402
+from storewise.ssearch.reader import DocumentReader  # noqa: E402
 
 WAYS = ("disk", "s3", "s3_plain")
 

@@ -31,7 +31,7 @@ QUESTIONS = {
     "workloads": "What do clients ask of a store? Alignments, YCSB, sensors",
     "engines": "How does each store do it? A folder a store, a contract for all",
     "dataset": "What is in a data set? Sorted Parquet files, updates",
-    "ssearch": "What do SSEARCH files hold? Parser, manifest, searches",
+    "ssearch": "What do outputs hold? Parser, manifest, searches",
     "metrics": "What is recorded? Times, hosts, the result schema",
     "s3": "How are objects read and written?",
     "atomic": "small files, whole or not at all",

@@ -15,6 +15,7 @@ rule begin_data_set:
     params:
         place=lambda wildcards: f"{RESULTS}/dataset",
         study_fields=STUDY.study_fields,
+        input_format=STUDY.inputs.input_format,
     message:
         "Beginning the data set"
     script:

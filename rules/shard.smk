@@ -43,6 +43,7 @@ rule digest:
         node_class="work",
     params:
         parts=STUDY.inputs.jobs,
+        input_format=STUDY.inputs.input_format,
         cache=lambda wildcards: f"{RESULTS}/inputs/cache",
     message:
         "Digesting part {wildcards.part} of the inputs"

@@ -15,6 +15,8 @@ with plain_job(snakemake.log[0]) as log:
     files, _ = status_of(list(read_list(snakemake.input.files)))
     storage = storage_of(snakemake.params.place)
     storage.root.mkdir(parents=True, exist_ok=True)
-    settings = describe(storage, Wanted(study_fields=snakemake.params.study_fields), text_of(files))
+    params = snakemake.params
+    wanted = Wanted(study_fields=params.study_fields, input_format=params.input_format)
+    settings = describe(storage, wanted, text_of(files))
     log.info("%d inputs, %d partitions by %s", len(files), settings.partitions, settings.by)
     write_aside(Path(snakemake.output.begun), dump(settings))

@@ -12,6 +12,7 @@ with plain_job(snakemake.log[0]) as log:
     build_part(
         paths,
         Path(snakemake.output.part),
+        input_format=snakemake.params.input_format,
         processes=snakemake.threads,
         cache_dir=Path(snakemake.params.cache) / f"part.{part}.of.{snakemake.params.parts}",
         progress=progress_to(log),

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from storewise.errors import END_NOT_VISIBLE, NOT_VISIBLE
 from storewise.session.coordination.trial_job import plain_job
 from storewise.ssearch.inputs.manifest import merge_parts
 
@@ -17,5 +18,7 @@ with plain_job(snakemake.log[0]) as log:
         log.warning("quarantined: %s", bad.reason)
     for path, warning in merged.warnings:
         log.warning("%s: %s", path, warning)
+    if merged.end == NOT_VISIBLE:
+        log.warning("%s", END_NOT_VISIBLE)
     for path, equal in merged.duplicates:
         log.warning("left out, equal to %s: %s", equal, path)

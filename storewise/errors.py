@@ -120,3 +120,12 @@ class Aborted(StorewiseError):
 
 class AnalysisError(StorewiseError):
     """Data of which the statistic that was asked for cannot be made."""
+
+
+#: Whether a format shows where a file ends.
+VISIBLE, NOT_VISIBLE = "visible", "not visible"
+#: For users who have files whose end does not show.
+END_NOT_VISIBLE = (
+    "end not visible: a file of this format that was cut between two lines looks whole; BLAST's "
+    "-outfmt 7 and FASTA's -m 8C show where a file ends"
+)

@@ -28,8 +28,8 @@ Format = Annotated[Literal["text", "json"], typer.Option("--format", help="Of th
 Files = Annotated[
     list[str],
     typer.Argument(
-        help="SSEARCH -m 10 outputs: files, directories, globs, @FILE with a path a line, "
-        "s3://...; - is standard input."
+        help="Outputs of searches: files, directories, globs, @FILE with a path a line, s3://...; "
+        "- is standard input."
     ),
 ]
 Jobs = Annotated[
@@ -38,6 +38,21 @@ Jobs = Annotated[
 Quarantine = Annotated[
     bool,
     typer.Option("--quarantine", help="Leave out outputs that are not complete, and name them."),
+]
+InputFormat = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        help="Format of the outputs, where their first bytes do not show it: m10, blast7, blast6, "
+        "fasta8c, fasta8, diamond, mmseqs2, last.",
+    ),
+]
+Columns = Annotated[
+    str,
+    typer.Option(
+        help='With --format: columns that the outputs do not name, such as "qseqid sseqid pident '
+        'length evalue bitscore ..."; std stands for the usual twelve.',
+    ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 RESULTS = Path("results")
@@ -113,8 +128,24 @@ def killed(name: str) -> StorewiseError:
     )
 
 
+def input_format(form: str, columns: str) -> str:
+    """The text of an `InputFormat` of the options `--format` and `--columns`; BadParameter for an
+    unknown format or columns."""
+    if not form:
+        if columns:
+            raise typer.BadParameter("needs --format, such as blast6", param_hint="--columns")
+        return ""
+    from storewise.errors import ConfigError
+    from storewise.ssearch.formats.registry import parse_format
+
+    try:
+        return parse_format(f"{form} {columns}").text
+    except ConfigError as error:
+        raise typer.BadParameter(str(error), param_hint="--format") from error
+
+
 def outputs_of(names: Iterable[str]) -> list[str]:
-    """The rule by which commands find SSEARCH outputs: files, `-`, directories with all below them,
+    """The rule by which commands find outputs: files, `-`, directories with all below them,
     globs, lists (`@FILE`), and places on S3. What names no file stays as it is: whoever reads it
     says what is wrong."""
     import glob

@@ -1,4 +1,4 @@
-"""``storewise convert``: SSEARCH outputs as tables and files that need no database."""
+"""``storewise convert``: outputs of searches as tables and files that need no database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ from uuid import uuid4
 
 import typer
 
-from storewise.cli.console import Files, Jobs, Quarantine, killed, outputs_of, say
+from storewise.cli.console import (
+    Columns,
+    Files,
+    InputFormat,
+    Jobs,
+    Quarantine,
+    input_format,
+    killed,
+    outputs_of,
+    say,
+)
 from storewise.cli.progress import shown
 from storewise.errors import QUARANTINE_HINT, StorewiseError, translate_errors
 from storewise.processes import in_processes, processors
@@ -44,6 +54,8 @@ def convert(
         ),
     ],
     jobs: Jobs = 0,
+    form: InputFormat = "",
+    columns: Columns = "",
     by: Annotated[
         Literal["query", "library", "hash"] | None,
         typer.Option(
@@ -102,7 +114,7 @@ def convert(
         ),
     ] = None,
 ) -> None:
-    """Turn SSEARCH outputs into tables and files that need no database.
+    """Turn outputs of searches into tables and files that need no database.
 
     **--to parquet** makes a *data set*: a directory with the documents of all outputs in a few
     large, sorted files, which DuckDB, pandas, polars and R read. A *document* is one record as a
@@ -126,6 +138,7 @@ def convert(
     `storewise convert results/*.m10.gz --to hits -o hits.tsv`
     """
     processes = jobs or processors()
+    asked = input_format(form, columns)
     if to == "parquet":
         from storewise.dataset.memory import limit_arrow_memory
 
@@ -135,7 +148,7 @@ def convert(
         from storewise.dataset.storage import storage_of
 
         size = None if target_size is None else parse_size(target_size)
-        wanted = Wanted(by, partitions, size, study_fields, sort=sort)
+        wanted = Wanted(by, partitions, size, study_fields, sort=sort, input_format=asked or None)
         options = Options(wanted, processes, update=bool(update), quarantine=quarantine)
         _data_set(sorted(outputs_of(files)), storage_of(output, scratch), options)
         return
@@ -151,13 +164,13 @@ def convert(
     given = [name for name, value in only_data_sets.items() if value is not None]
     if given:
         raise typer.BadParameter(f"is an option of --to parquet, not of {to}", param_hint=given[0])
-    inputs = _Inputs(outputs_of(files), processes, quarantine)
+    inputs = _Inputs(outputs_of(files), asked, processes, quarantine)
     if to == "hits":
         _hits(inputs, Path(output))
         return
     from storewise.ssearch.convert import convert_file
 
-    for paths in inputs.each(partial(convert_file, to=to, outdir=output)):
+    for paths in inputs.each(partial(convert_file, to=to, outdir=output, input_format=asked)):
         for path in paths:
             typer.echo(path)
 
@@ -194,6 +207,7 @@ class _Inputs:
     """The inputs of a conversion; `quarantine` leaves those out that are not complete."""
 
     names: Sequence[str]
+    format: str
     processes: int
     quarantine: bool
 
@@ -238,7 +252,8 @@ def _hits(inputs: _Inputs, output: Path) -> None:
     form = form_of(output)
 
     def parts(directory: str) -> Iterator[Path]:
-        for part in inputs.each(partial(_part, form=form, directory=Path(directory))):
+        work = partial(_part, form=form, directory=Path(directory), input_format=inputs.format)
+        for part in inputs.each(work):
             yield part
             part.unlink()
 
@@ -257,9 +272,9 @@ def _hits(inputs: _Inputs, output: Path) -> None:
     say(f"wrote {output}")
 
 
-def _part(name: str, *, form: str, directory: Path) -> tuple[Path, list[str]]:
+def _part(name: str, *, form: str, directory: Path, input_format: str) -> tuple[Path, list[str]]:
     """Write the hits of one input; returns the file and warnings."""
     from storewise.ssearch.hits import write_hits
 
     place = directory / uuid4().hex
-    return place, write_hits(name, form, place)
+    return place, write_hits(name, form, place, input_format=input_format)

@@ -1,7 +1,8 @@
-"""``storewise inspect``, ``manifest`` and ``init``: what SSEARCH outputs there are."""
+"""``storewise inspect``, ``manifest`` and ``init``: what outputs of searches there are."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -9,9 +10,21 @@ from typing import Annotated
 import orjson
 import typer
 
-from storewise.cli.console import RESULTS, Files, Force, Jobs, Quarantine, killed, outputs_of, say
+from storewise.cli.console import (
+    RESULTS,
+    Columns,
+    Files,
+    Force,
+    InputFormat,
+    Jobs,
+    Quarantine,
+    input_format,
+    killed,
+    outputs_of,
+    say,
+)
 from storewise.cli.progress import shown
-from storewise.errors import QUARANTINE_HINT, StorewiseError
+from storewise.errors import END_NOT_VISIBLE, NOT_VISIBLE, QUARANTINE_HINT, StorewiseError
 from storewise.processes import in_processes, processors
 from storewise.s3.uri import is_remote
 
@@ -19,8 +32,8 @@ from storewise.s3.uri import is_remote
 MOST_NAMED = 5
 
 
-def inspect(files: Files, jobs: Jobs = 1) -> None:
-    """Check SSEARCH outputs: what each file holds, and whether it is complete.
+def inspect(files: Files, jobs: Jobs = 1, form: InputFormat = "", columns: Columns = "") -> None:
+    """Check outputs of searches: what each file holds, and whether it is complete.
 
     Prints one JSON object a line for each file, with the numbers of queries, hits, alignments and
     documents. A *document* is one record as a store keeps it: each search gives one, each alignment
@@ -35,7 +48,8 @@ def inspect(files: Files, jobs: Jobs = 1) -> None:
     complete = True
     paths = outputs_of(files)
     with shown("inspecting") as update:
-        contents = in_processes(inspect_file, paths, jobs or processors(), killed=killed)
+        work = partial(inspect_file, input_format=input_format(form, columns))
+        contents = in_processes(work, paths, jobs or processors(), killed=killed)
         for done, content in enumerate(contents, 1):
             typer.echo(orjson.dumps(content).decode())
             complete = complete and bool(content["complete"])
@@ -53,12 +67,14 @@ def manifest(
     ),
     jobs: Jobs = 0,
     quarantine: Quarantine = False,
+    form: InputFormat = "",
+    columns: Columns = "",
     study: Annotated[
         str | None,
         typer.Option(help="Instead: make this study's list of inputs again."),
     ] = None,
 ) -> None:
-    """List SSEARCH outputs with their digests and counts, as a table: one row for each file.
+    """List outputs of searches with their digests and counts, as a table: one row for each file.
 
     Each file is read once; a second call reads only new and changed files. With `--study` the
     study's list of inputs is made again, so that its next run finds files that were added.
@@ -82,6 +98,7 @@ def manifest(
         made = build_manifest(
             list_inputs(inputs),
             output,
+            input_format=input_format(form, columns),
             processes=jobs or processors(),
             on_bad_input="quarantine" if quarantine else "fail",
             progress=lambda files, total, *_: update(files, total),
@@ -92,6 +109,8 @@ def manifest(
         say(f"left out, equal to {equal}: {path}")
     for path, warning in made.warnings:
         say(f"warning: {path}: {warning}")
+    if made.end == NOT_VISIBLE:
+        say(END_NOT_VISIBLE)
     say(
         f"{output}: {made.files} files, {made.bytes} bytes, {made.documents} documents; "
         f"{made.digested} read now, {made.reused} known"
@@ -100,15 +119,17 @@ def manifest(
 
 def init(
     directory: Annotated[
-        str, typer.Argument(help="Directory of SSEARCH -m 10 outputs, or s3://BUCKET/PREFIX/.")
+        str, typer.Argument(help="Directory of outputs of searches, or s3://BUCKET/PREFIX/.")
     ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Study file to write.")
     ] = None,
     force: Force = False,
     quarantine: Quarantine = False,
+    form: InputFormat = "",
+    columns: Columns = "",
 ) -> None:
-    """Write a study for your own SSEARCH outputs: which store should hold them?
+    """Write a study for your own outputs of searches: which store should hold them?
 
     Examines the outputs for about ten seconds: how many there are, how large, and which are not
     complete. The study compares the stores that this machine can run with the files themselves: it
@@ -136,21 +157,27 @@ def init(
     from storewise.workloads.alignments.queries import QUESTIONS
 
     path = path_of(directory, output, force=force)
-    check_outputs(directory)
+    asked_format = input_format(form, columns)
+    check_outputs(directory, asked_format)
     engines = [one.name for one in examine(first_stores()) if one.runs]
     with shown("looking at files") as update:
-        found = survey(directory, update)
+        found = survey(directory, update, input_format=asked_format)
     part = "" if found.read == found.files else f" (of {found.read} files that were read)"
     say(
         f"{directory}: {found.files} files, {decimal(found.bytes)}; {found.documents:,} documents"
         f"{part}: one for each search, three for each alignment"
     )
+    if len(found.formats) > 1:
+        some = ", ".join(f"{name} ({path})" for name, path in found.formats.items())
+        raise StorewiseError(
+            f"{directory}: files of several formats: {some}; a study has one: name the files of one"
+        )
     for reason in found.incomplete[:MOST_NAMED]:
         say(f"not complete: {reason}")
     if found.incomplete and not quarantine:
         raise StorewiseError(
-            f"{len(found.incomplete)} of {found.files} outputs are not complete; no study was "
-            f"written {QUARANTINE_HINT}"
+            f"{len(found.incomplete)} of {found.files} outputs are not complete or cannot be read; "
+            f"no study was written {QUARANTINE_HINT}"
         )
     if not found.documents and not found.looked:
         raise StorewiseError(
@@ -175,6 +202,7 @@ def init(
         scores=found.scores,
         sample=sample,
         quarantine=quarantine,
+        input_format=asked_format,
     )
     plan = load_study(str(path))
     trials = plan.trials()

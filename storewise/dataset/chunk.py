@@ -24,9 +24,9 @@ from storewise.dataset.settings import Settings
 from storewise.errors import InputError
 from storewise.s3.uri import is_remote
 from storewise.ssearch.parse.lines import CHUNK
-from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.remote import Listed, fetched_ahead
 from storewise.ssearch.parse.stream import CHANGED, Digesting, Source, open_input, unreadable
+from storewise.ssearch.reader import DocumentReader
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class InputRow:
     """An input that has been read: its digest and counts, or its error.
 
     `digest` is in hexadecimal digits, empty for a `bad` one; `bad` says why it was left out. `text`
-    is bytes of decompressed content.
+    is bytes of decompressed content, `format` the text of an `InputFormat`.
     """
 
     path: str
@@ -55,6 +55,7 @@ class InputRow:
     alignments: int = 0
     warning: str | None = None
     bad: str | None = None
+    format: str | None = None
 
     @property
     def documents(self) -> int:
@@ -197,6 +198,7 @@ def _read_input(
     reader = DocumentReader(
         content.source,
         content.digest,
+        input_format=builder.settings.input_format,
         encoding="arrow",
         alignments_per_batch=ALIGNMENTS_PER_BATCH,
         # What is in memory already need not be copied in small pieces.
@@ -221,6 +223,7 @@ def _read_input(
         hits=counts.hits,
         alignments=counts.alignments,
         warning="; ".join(reader.warnings) or None,
+        format=reader.format,
     )
 
 

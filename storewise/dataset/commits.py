@@ -44,6 +44,7 @@ SCHEMA = pa.schema(
         pa.field("equal_to", pa.string()),
         pa.field("bad", pa.string()),
         pa.field("round", pa.int32(), nullable=False),
+        pa.field("format", pa.string()),
     ]
 )
 _STEM = r"(?:(?P<share>[a-z]+[0-9]+)-)?(?P<number>[0-9]{4,})"
@@ -109,6 +110,8 @@ class Commit:
             table = pq.ParquetFile(pa.BufferReader(content)).read()
             files = json.loads((table.schema.metadata or {})[_FILES_KEY])
             added = [DataFile(*one) for one in files["added"]]
+            if "format" not in table.column_names:  # of an earlier version
+                table = table.append_column("format", pa.nulls(len(table), pa.string()))
             rows = table.select(SCHEMA.names).cast(SCHEMA)
         except (pa.ArrowException, KeyError, ValueError, TypeError) as error:
             raise StorewiseError(
@@ -177,7 +180,8 @@ def rows_table(rows: Iterable[InputRow], equal: Mapping[str, str], number: int) 
     values = [
         {
             **{
-                name: getattr(row, name) for name in ("path", "bytes", "mtime_ns", "warning", "bad")
+                name: getattr(row, name)
+                for name in ("path", "bytes", "mtime_ns", "warning", "bad", "format")
             },
             **({name: getattr(row, name) for name in counts} if row.bad is None else {}),
             "digest": bytes.fromhex(row.digest) if row.bad is None else None,

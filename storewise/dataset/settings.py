@@ -45,6 +45,7 @@ class Settings:
 
     `sort` says how files are sorted: None for what fits to `by`, and never None afterwards. A file
     ends when it has `target_bytes`. Row groups have `row_group` rows; `level` is zstd's.
+    `input_format` is the text of an `InputFormat`, empty where each input shows its own.
     """
 
     by: By = "hash"
@@ -54,6 +55,7 @@ class Settings:
     row_group: int = 32768
     level: int = 1
     sort: Sort | None = None
+    input_format: str = ""
 
     def __post_init__(self) -> None:
         if self.by not in get_args(By):
@@ -97,6 +99,7 @@ class Wanted:
     row_group: int | None = None
     level: int | None = None
     sort: Sort | None = None
+    input_format: str | None = None
 
     def said(self) -> dict[str, Any]:
         """The values that are given, without None."""

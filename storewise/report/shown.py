@@ -59,7 +59,7 @@ VERDICT = Spec(
 TABLES = (
     Spec(
         "rates",
-        "Rates, mean over repeats (SSEARCH files store nothing: their load is parsing); "
+        "Rates, mean over repeats (plain files store nothing: their load is parsing); "
         "efficiency: the speed-up over the ratio of the levels; pays from: how many questions it "
         "takes until loading, with the start of servers, pays against reading the files again, by "
         "the mean time of a question over the clients that asked at once",
@@ -81,7 +81,7 @@ TABLES = (
     Spec(
         "questions",
         "Questions: who answered them, by which call, and whether the store says that it takes an "
-        "index. Clients read SSEARCH files",
+        "index. Clients read plain files",
         ("answered_by", "verb", "uses_index"),
         ("phase", "query", SETTING),
         _questions,

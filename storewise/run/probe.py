@@ -58,14 +58,17 @@ def probe(study: Study) -> Probe | None:
     )
     with TemporaryDirectory(prefix=".probe-", dir=Path.cwd()) as directory:
         try:
-            return Probe(store, _measured(trial, files, Path(directory)))
+            form = study.inputs.input_format
+            return Probe(store, _measured(trial, files, form, Path(directory)))
         except StorewiseError:
             return None  # the run itself says what is wrong with inputs, disk or store
 
 
-def _measured(trial: Trial, files: list[str], directory: Path) -> dict[str, float]:
+def _measured(
+    trial: Trial, files: list[str], input_format: str, directory: Path
+) -> dict[str, float]:
     manifest, shards, live = (directory / name for name in ("m.parquet", "s.parquet", "live"))
-    build_manifest(files, manifest, on_bad_input="quarantine")
+    build_manifest(files, manifest, input_format=input_format, on_bad_input="quarantine")
     write_shards(manifest, 1, shards)
     live.mkdir()
     elect(live, "canary")  # the probe needs no test of the host

@@ -16,7 +16,6 @@ from storewise.atomic import aside
 from storewise.documents import FULL_DIGEST_BYTES, KINDS, Document, Kind
 from storewise.errors import InputError, StorewiseError
 from storewise.s3.uri import is_remote
-from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.stream import (
     CHANGED,
     STDIN,
@@ -27,6 +26,7 @@ from storewise.ssearch.parse.stream import (
     open_input,
     source_name,
 )
+from storewise.ssearch.reader import DocumentReader
 
 Format = Literal["jsonl", "bson"]
 
@@ -84,7 +84,9 @@ class Converted(NamedTuple):
     warnings: list[str]
 
 
-def convert_file(source: Source, to: str, outdir: Path | str) -> Converted:
+def convert_file(
+    source: Source, to: str, outdir: Path | str, *, input_format: str = ""
+) -> Converted:
     """Writes the documents of `source` below `outdir`.
 
     Four files, ``NAME-HASH.KIND.EXTENSION`` (`output_stem`; KIND is tasks, rna, gs or align); they
@@ -100,7 +102,7 @@ def convert_file(source: Source, to: str, outdir: Path | str) -> Converted:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
-            return _convert(source, to, directory, stack)
+            return _convert(source, to, directory, input_format, stack)
     except OSError as error:
         reason = error.strerror or str(error)
         raise StorewiseError(
@@ -108,7 +110,9 @@ def convert_file(source: Source, to: str, outdir: Path | str) -> Converted:
         ) from error
 
 
-def _convert(source: Source, to: str, directory: Path, stack: ExitStack) -> Converted:
+def _convert(
+    source: Source, to: str, directory: Path, input_format: str, stack: ExitStack
+) -> Converted:
     readable = _rewindable(source, directory, stack)
     digest = content_digest(readable)
     stem = output_stem(source, digest)
@@ -126,6 +130,7 @@ def _convert(source: Source, to: str, directory: Path, stack: ExitStack) -> Conv
         reader = DocumentReader(
             cast(BinaryIO, content),
             digest,
+            input_format=input_format,
             encoding="bson" if to == "bson" else "dict",
             alignments_per_batch=_BATCH,
             name=name,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,8 +22,8 @@ from storewise.documents import DIGEST_BYTES, split_id
 from storewise.errors import StorewiseError
 from storewise.ssearch.parse.batch import DocumentBatch
 from storewise.ssearch.parse.grammar import translated_side
-from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.stream import STDIN, Source
+from storewise.ssearch.reader import DocumentReader
 
 #: Of ``-outfmt 6``.
 BLAST = pa.schema(
@@ -61,25 +61,36 @@ def form_of(output: Path) -> str:
     return form
 
 
-def write_hits(source: Source, form: str, place: Path) -> list[str]:
+def write_hits(source: Source, form: str, place: Path, *, input_format: str = "") -> list[str]:
     """The hits of one output as a part of a table (`join`); returns warnings about the output.
 
     Raises InputError for a bad output.
     """
-    reader = DocumentReader(source, bytes(DIGEST_BYTES), alignments_per_batch=_BATCH)
+    reader = DocumentReader(
+        source, bytes(DIGEST_BYTES), input_format=input_format, alignments_per_batch=_BATCH
+    )
     if form == "parquet":
         with pq.ParquetWriter(place, COLUMNS, compression="zstd") as writer:
-            for batch in reader:
-                writer.write_table(pa.table(_table_columns(batch), schema=COLUMNS))
+            for hits in _tables(reader):
+                writer.write_table(hits)
         return reader.warnings
     with place.open("w", encoding="utf-8", newline="") as file:
-        for batch in reader:
-            rows = zip(*_table_columns(batch).values(), strict=True)
+        for hits in _tables(reader):
+            rows = zip(*(column.to_pylist() for column in hits.columns), strict=True)
             if form == "csv":
                 csv.writer(file, lineterminator="\n").writerows(rows)
             else:
                 file.writelines("\t".join(map(_word, row[: len(BLAST)])) + "\n" for row in rows)
     return reader.warnings
+
+
+def _tables(reader: DocumentReader) -> Iterator[Any]:
+    for batch in reader:
+        columns = reader.hits()
+        if columns is None:
+            yield pa.table(_table_columns(batch), schema=COLUMNS)
+        elif columns:
+            yield pa.table(columns).select(COLUMNS.names).cast(COLUMNS)
 
 
 def _word(value: Any) -> str:

@@ -55,7 +55,7 @@ def check_study(study: Study, text: YamlFile, *, many: bool = False) -> None:
         if store.flags.rereads and not workload(study.workload).reads_inputs:
             text.fail(
                 ("engines", name),
-                f"answers from SSEARCH outputs, which workload {study.workload} does not have; "
+                f"answers from outputs, which workload {study.workload} does not have; "
                 "leave the engine out",
             )
     if not any(store.flags.nodes for store in engines.values()):

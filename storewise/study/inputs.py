@@ -5,17 +5,23 @@ Pydantic models of the key `inputs`; ``config/README.md`` explains each key to u
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from storewise.errors import StorewiseError
+from storewise.errors import ConfigError, StorewiseError
 from storewise.s3.uri import is_remote
+from storewise.ssearch.formats.registry import parse_format
 from storewise.ssearch.inputs.paths import matches, nearest_path
 from storewise.ssearch.search.ssearch36 import STUDY_OPTIONS
 from storewise.study.section import Section, as_list
 from storewise.yamlfile import YamlFile, shown
+
+
+def _words(value: Any) -> Any:
+    return re.split(r"[\s,]+", value.strip()) if isinstance(value, str) else value
 
 
 class SampleOf(Section):
@@ -74,18 +80,34 @@ class Search(Section):
 
 
 class Inputs(Section):
-    """Paths of the SSEARCH outputs, or the search that makes them."""
+    """Paths of the outputs of searches, or the search that makes them."""
 
     paths: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
     search: Search | None = None
     sample: SampleOf | None = None
+    format: str = ""
+    columns: Annotated[list[str], BeforeValidator(_words)] = Field(default_factory=list)
     jobs: int = Field(default=1, ge=1, le=1000)
 
     @model_validator(mode="after")
     def _some(self) -> Inputs:
         if self.paths and self.search is not None:
-            raise ValueError("give either paths (SSEARCH outputs) or search (FASTA files)")
+            raise ValueError("give either paths (outputs of searches) or search (FASTA files)")
+        if self.columns and not self.format:
+            raise ValueError("columns need a format, such as blast6")
+        if self.format:
+            try:
+                form = parse_format(self.input_format)
+            except ConfigError as error:
+                raise ValueError(str(error)) from error
+            if self.search is not None and form.table is not None:
+                raise ValueError("a search writes m10; leave format out")
         return self
+
+    @property
+    def input_format(self) -> str:
+        """Text of the inputs' `InputFormat`; empty where each file shows its own."""
+        return " ".join([self.format, *self.columns]).strip()
 
 
 def check_inputs(inputs: Inputs, text: YamlFile) -> None:

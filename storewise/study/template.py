@@ -1,4 +1,4 @@
-"""`storewise init`: a commented study for a directory of SSEARCH outputs."""
+"""`storewise init`: a commented study for a directory of outputs of searches."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ import yaml
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import ConfigError, InputError
 from storewise.s3.uri import is_remote
+from storewise.ssearch.formats.registry import HEAD_BYTES, is_output
 from storewise.ssearch.parse import remote
 from storewise.ssearch.parse.stream import read_head
 from storewise.study.load import STUDIES, load_study
 from storewise.workloads.alignments.queries import QUESTIONS
 
-#: Files that are looked at before we say that a directory holds no SSEARCH output.
+#: Files that are looked at before we say that a directory holds no output.
 LOOKED_AT = 200
 #: For more files than this, the study first takes a sample of so many.
 SAMPLE_FILES = 200
-_HEAD_BYTES = 1 << 16
-_MARKS = (b"; pg_name", b"\n; pg_", b"SSEARCH", b"ssearch", b"FASTA searches", b"-m 10")
 
 #: Fields that questions look at, and the questions that need them.
 _ASKED = {
@@ -56,13 +55,14 @@ def write_study(
     scores: bool = True,
     sample: bool = False,
     quarantine: bool = False,
+    input_format: str = "",
 ) -> None:
     """Write a study for `directory`, which may be a prefix on S3 (``s3://...``, a str).
 
     `genes`: the hits name genes; `scores`: they have e-values. Questions that need a missing field
     are left out. `sample`: use only SAMPLE_FILES of the files. `quarantine`: leave out incomplete
-    outputs instead of failing. A file that is there is replaced (`path_of` and `check_outputs`
-    refuse before).
+    outputs instead of failing. `input_format` is the text of an `InputFormat`. A file that is there
+    is replaced (`path_of` and `check_outputs` refuse before).
     """
     place = str(directory) if is_remote(directory) else str(Path(directory).resolve())
     indexes = _indexes_of(genes=genes, scores=scores)
@@ -78,6 +78,7 @@ def write_study(
         if sample
         else "# sample: {files: 20, seed: 1}",
         on_bad_input="quarantine" if quarantine else "fail",
+        format=_format_lines(input_format),
         engines=", ".join(engines),
         indexes=", ".join(indexes),
         exclude="".join(f"  - {one}\n" for one in excluded).rstrip("\n"),
@@ -86,6 +87,14 @@ def write_study(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     load_study(path)
+
+
+def _format_lines(input_format: str) -> str:
+    name, *columns = input_format.split() or [""]
+    if not name:
+        return "  # Their first bytes show their format; else say it, such as `format: blast6`."
+    lines = [f"  format: {name}"]
+    return "\n".join(lines + [f"  columns: [{', '.join(columns)}]"] * bool(columns))
 
 
 def questions_of(*, genes: bool, scores: bool) -> list[str]:
@@ -111,23 +120,24 @@ def path_of(directory: Path | str, output: Path | None, *, force: bool) -> Path:
     return path
 
 
-def check_outputs(directory: Path | str) -> None:
-    """Raise InputError if the first `LOOKED_AT` files of a directory hold no SSEARCH output."""
+def check_outputs(directory: Path | str, input_format: str = "") -> None:
+    """Raise InputError if the first `LOOKED_AT` files of a directory hold no output of a search. Of
+    a given format anything may be one."""
     if not is_remote(directory) and not Path(directory).is_dir():
-        raise InputError(directory, "there is no such directory; name one with SSEARCH outputs")
+        raise InputError(directory, "there is no such directory; name one with outputs")
     there, looked = _has_output(directory)
-    if not there:
+    if not there and not (looked and input_format):
         raise InputError(
             directory,
-            f"none of the first {looked} files is an SSEARCH -m 10 output"
+            f"none of the first {looked} files is an output of a search that can be read"
             if looked
             else "the directory holds no file",
-            expected="outputs of `ssearch36 -m 10` (plain, gzip or zstd)",
+            expected="outputs of `ssearch36 -m 10`, or tables of BLAST and others",
         )
 
 
 def _has_output(directory: Path | str) -> tuple[bool, int]:
-    """Whether one of the first files below `directory` is an SSEARCH output, and their number."""
+    """Whether one of the first files below `directory` is an output, and their number."""
     below: Iterable[Path | str]
     if is_remote(directory):
         below = remote.expand(str(directory))
@@ -136,7 +146,6 @@ def _has_output(directory: Path | str) -> tuple[bool, int]:
     first = list(islice(below, LOOKED_AT))
     for path in first:
         with suppress(InputError):
-            head = read_head(path, _HEAD_BYTES)
-            if any(mark in head for mark in _MARKS):
+            if is_output(read_head(path, HEAD_BYTES)):
                 return True, len(first)
     return False, len(first)

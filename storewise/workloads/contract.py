@@ -47,6 +47,8 @@ class LoadedFile(NamedTuple):
     queries: int
     alignments: int
     shard: int
+    format: str = ""
+    """Text of an `InputFormat`."""
 
     @property
     def documents(self) -> int:

@@ -18,8 +18,8 @@ from storewise.engines.contract.engine import Cluster, Schema, SourceFile
 from storewise.engines.contract.queries import Count, Find, Histogram, Scan, Top, Where
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
-from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.stream import content_digest
+from storewise.ssearch.reader import DocumentReader
 from storewise.workloads.alignments.queries import QUESTIONS, Question, ask, way_of
 from storewise.workloads.alignments.query_phase import ParameterPool, QueryParams, draw
 

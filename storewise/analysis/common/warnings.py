@@ -79,7 +79,7 @@ REMEDIES = (
     Remedy(
         "Look at inputs that were left out",
         "`inputs/quarantine.tsv` beside this page",
-        ("quarantined", "equal_files", "input_warning", "no_manifest"),
+        ("quarantined", "equal_files", "input_warning", "end_not_visible", "no_manifest"),
     ),
     Remedy(
         "Load more of the full corpus before you trust its extrapolated figures",

@@ -16,8 +16,12 @@ import pyarrow.parquet as pq
 from storewise.analysis.common.text import some_of
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.documents import KINDS, Kind
+from storewise.errors import END_NOT_VISIBLE, NOT_VISIBLE
 from storewise.workloads.registry import WORKLOADS, workload
 
+_WHOLE = "compare the number of files and queries with what was searched"
+#: The format of manifests that name none.
+M10 = "m10"
 #: Most equal files that a warning names.
 _NAMED = 5
 
@@ -27,7 +31,8 @@ class InputTotals:
     """Sums over the manifest; `documents` is None if a file's counts are unknown.
 
     `bytes` is the size of the files on disk, `kinds` the documents by kind; `listed` is the number
-    of files from which these are a sample, 0 if there is no sampling.
+    of files from which these are a sample, 0 if there is no sampling; `format` is the text of their
+    `InputFormat`.
     """
 
     files: int
@@ -35,6 +40,7 @@ class InputTotals:
     documents: int | None
     kinds: Mapping[str, int] = field(default_factory=dict)
     listed: int = 0
+    format: str = M10
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +79,23 @@ def read_manifest(path: Path) -> tuple[InputTotals | None, list[StudyWarning]]:
         table = pq.read_table(path)
         # Equal files are stored once.
         once = pc.is_null(table["duplicate_of"])
-        warnings = _equal_files(table.filter(pc.invert(once)))
+        # Tables without any hit are often empty files.
+        copies = pc.and_(pc.invert(once), pc.greater(table["bytes"], 0))
+        warnings = _equal_files(table.filter(copies))
         table = table.filter(once)
+        ends = table["end"].to_pylist() if "end" in table.column_names else []
+        if NOT_VISIBLE in ends:
+            warnings.append(StudyWarning("end_not_visible", "", END_NOT_VISIBLE, _WHOLE))
         warnings += _input_warnings(table.filter(pc.is_valid(table["warning"])))
         queries, alignments = _sum(table, "queries"), _sum(table, "alignments")
         kinds: dict[str, int] = {}
         if queries is not None and alignments is not None:
             kinds = {k.table: queries if k is Kind.TASKS else alignments for k in KINDS}
         size = pc.sum(table["bytes"], skip_nulls=False).as_py() or 0
-        return InputTotals(table.num_rows, size, _sum(table, "documents"), kinds), warnings
+        formats = table["format"].to_pylist() if "format" in table.column_names else []
+        form = next(filter(None, formats), M10)
+        totals = InputTotals(table.num_rows, size, _sum(table, "documents"), kinds, format=form)
+        return totals, warnings
     except (OSError, KeyError, pa.ArrowException) as error:
         remedy = "sizes are not compared with the inputs; run `storewise manifest` and the analysis"
         return None, [StudyWarning("no_manifest", "", f"{path}: {error}", remedy)]

@@ -139,6 +139,8 @@ class SourceFile:
     """Number of stored documents by `Kind.number`; these are the first ones of the file."""
     store: int
     """Index into the stores of the trial."""
+    format: str = ""
+    """Text of its `InputFormat`; empty where it shows."""
 
 
 @dataclass(frozen=True, slots=True)

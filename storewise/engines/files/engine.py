@@ -188,7 +188,9 @@ class FilesClient(ProcessClient[ProcessState[Table], Table]):
 
     def _task(self, query: Any, source: SourceFile, ids: frozenset[bytes] | None = None) -> Task:
         number = source.documents[query.kind.number]
-        return Task(source.path, source.digest, number, self._study_fields, query, ids)
+        return Task(
+            source.path, source.digest, number, self._study_fields, query, ids, source.format
+        )
 
     def _all(self, query: Scan | Find | Count | Top | Histogram) -> Iterator[Any]:
         """The answers of all files; the largest are read first, so that none is waited for."""
@@ -206,7 +208,7 @@ class FilesEngine(Engine):
     """The SSEARCH outputs themselves."""
 
     name = "files"
-    title = "SSEARCH files"
+    title = "Plain files"
     in_first_study = True
     encoding = "arrow"
     # Nothing is written, so nothing can be lost.

@@ -9,8 +9,8 @@ from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.measures import rounds_in_words
 
 #: What the paragraph of methods names.
+_SSEARCH = "W. R. Pearson, Genomics 11:635 (1991)"
 _REFERENCES = (
-    "W. R. Pearson, Genomics 11:635 (1991)",
     "E. Triantaphyllou, Multi-criteria Decision Making Methods (2000), section 2.2.2",
     "C. Y. Kramer, Biometrics 12:307 (1956)",
 )
@@ -21,23 +21,30 @@ def methods(tables: Tables, conditions: Mapping[str, Sequence[str]]) -> str:
     known = {term: "; ".join(values) for term, values in conditions.items()}
     inputs = tables.results.inputs
     hits = f" ({inputs.kinds['align']:,} hits)" if inputs and "align" in inputs.kinds else ""
+    form = inputs.format if inputs else ""
+    references = [*((_SSEARCH,) if form.startswith(("m10", "fasta")) else ()), *_REFERENCES]
+    score, tukey = len(references) - 1, len(references)
+    searches = "SSEARCH [1]" if form == "m10" else f"sequence searches (format {form})"
+    searches += " [1]" * (form.startswith("fasta"))
     sentences = [
         f"Stores were compared with Storewise ({known.get('versions', 'versions unknown')})",
         f"on {known.get('hosts', 'unknown hosts')}, {known.get('operating system', '')}, "
         f"file system {known.get('file system of the stores', 'unknown')}.",
-        f"Data: {known['inputs']}{hits} of SSEARCH [1]." if "inputs" in known else "",
+        f"Data: {known['inputs']}{hits} of {searches}." if "inputs" in known else "",
         f"Settings: {known['engine settings']}." if "engine settings" in known else "",
         f"Factors: {known['factors']}." if "factors" in known else "",
         f"Phases: {known['phases']}." if "phases" in known else "",
         f"{len(tables.trials):,} trials, {rounds_in_words(tables)}; a round measures every setting "
         f"once, in an order drawn with seed {known['seed']}.",
-        "The score of a store in a round is the weighted sum of the logarithms of its figures [2]; "
+        "The score of a store in a round is the weighted sum of the logarithms of its figures "
+        f"[{score}]; "
         "score = store + round + error, with the variance pooled over the stores, or a store's own "
         "where larger. A store was recommended alone where the 95 % t interval of its ratio to "
         "every other store left out 1 and it was at least 1.2 times as good; else all stores that "
-        "were less than 1.2 times worse or not worse by Tukey's test for unequal numbers [3]. The "
+        "were less than 1.2 times worse or not worse by Tukey's test for unequal numbers "
+        f"[{tukey}]. The "
         "level of 5 % is divided by the number of settings that the best store could choose from.",
-        *(f"[{number}] {text}." for number, text in enumerate(_REFERENCES, 1)),
+        *(f"[{number}] {text}." for number, text in enumerate(references, 1)),
     ]
     return " ".join(filter(None, sentences))
 

@@ -20,7 +20,9 @@ import pyarrow.compute as pc
 
 from storewise.atomic import write_aside
 from storewise.documents import DIGEST_BYTES
-from storewise.errors import QUARANTINE_HINT, InputError, StorewiseError
+from storewise.errors import NOT_VISIBLE, QUARANTINE_HINT, VISIBLE, InputError, StorewiseError
+from storewise.ssearch.formats.format import M10
+from storewise.ssearch.formats.registry import parse_format
 from storewise.ssearch.inputs.scan import Progress, scan_files, status_of
 from storewise.ssearch.inputs.scan_cache import open_cache
 from storewise.ssearch.inputs.table import (
@@ -52,7 +54,8 @@ class ManifestSummary:
 
     `duplicates` are (path, path of the equal file that is used in its place), `warnings` (path of a
     file that is used, what is to be said of it); `files`, `bytes` and `documents` count usable
-    files without duplicates.
+    files without duplicates. `end` is VISIBLE or NOT_VISIBLE: then a file that was cut between two
+    lines looks whole.
     """
 
     files: int
@@ -60,6 +63,7 @@ class ManifestSummary:
     documents: int
     digested: int
     reused: int
+    end: str
     bad: list[BadInput] = field(default_factory=list)
     duplicates: list[tuple[str, str]] = field(default_factory=list)
     warnings: list[tuple[str, str]] = field(default_factory=list)
@@ -69,6 +73,7 @@ def build_manifest(
     paths: Sequence[str],
     out: Path,
     *,
+    input_format: str = "",
     processes: int = 1,
     cache_dir: Path | None = None,
     on_bad_input: OnBadInput = "fail",
@@ -77,16 +82,17 @@ def build_manifest(
 ) -> ManifestSummary:
     """Writes the manifest of `paths` (from `list_inputs`) to the Parquet file `out`.
 
-    Rows are in the order of their paths; `MANIFEST_SCHEMA` has the columns. `cache_dir` keeps
+    Rows are in the order of their paths; `MANIFEST_SCHEMA` has the columns. `input_format` is the
+    text of an `InputFormat`, empty where each file shows its own. `cache_dir` keeps
     finished rows over runs, by default ``.NAME.cache`` beside `out`; one build at a time may use
     it. Bad files are listed in the TSV file `quarantine` (default: ``quarantine.tsv`` beside
     `out`), which is written in any case. `progress` is called with files and bytes done and in all.
 
     With ``on_bad_input="fail"`` any bad file is an InputError, raised after all were looked at;
-    what was digested stays in the cache. StorewiseError: nothing usable, two files whose ids would
-    collide, or an unwritable place.
+    what was digested stays in the cache. StorewiseError: nothing usable, files of several formats,
+    two files whose ids would collide, or an unwritable place.
     """
-    table, digested = _scan(paths, out, processes, cache_dir, progress)
+    table, digested = _scan(paths, out, input_format, processes, cache_dir, progress)
     return _finish(table, out, digested, on_bad_input, quarantine)
 
 
@@ -94,6 +100,7 @@ def build_part(
     paths: Sequence[str],
     out: Path,
     *,
+    input_format: str = "",
     processes: int = 1,
     cache_dir: Path | None = None,
     progress: Progress | None = None,
@@ -102,7 +109,7 @@ def build_part(
 
     Each part needs its own `cache_dir`. What to do about bad files is for `merge_parts` to say.
     """
-    table, digested = _scan(paths, out, processes, cache_dir, progress)
+    table, digested = _scan(paths, out, input_format, processes, cache_dir, progress)
     write_table(table, out, "part", digested=str(digested))
 
 
@@ -123,6 +130,7 @@ def merge_parts(
 def _scan(
     paths: Sequence[str],
     out: Path,
+    input_format: str,
     processes: int,
     cache_dir: Path | None,
     progress: Progress | None,
@@ -130,9 +138,11 @@ def _scan(
     """The part table of `paths`, sorted, and how many files had to be read."""
     place = cache_dir if cache_dir is not None else out.with_name(f".{out.name}.cache")
     files, missing = status_of(paths)
-    with open_cache(place) as cache:
+    with open_cache(place, input_format) as cache:
         todo = cache.unknown(files)
-        bad = scan_files(todo, cache.add, processes=processes, progress=progress)
+        bad = scan_files(
+            todo, cache.add, processes=processes, input_format=input_format, progress=progress
+        )
         good = cache.rows(row["path"] for row in bad)
     failed = pa.Table.from_pylist([*missing, *bad], schema=PART_SCHEMA)
     table = pa.concat_tables([failed, good], promote_options="default")
@@ -156,13 +166,16 @@ def _finish(
             + (f"; all {len(bad)} are bad, the first: {bad[0].reason}" if bad else "")
         )
     paths = good["path"].to_pylist()
+    ends = _ends(paths, good["format"].to_pylist())
     first = _first_equal(paths, good["digest"].to_pylist())
     duplicates = {at: paths[index] for at, index in enumerate(first) if index < at}
     duplicate_of = pa.array(map(duplicates.get, range(len(paths))), pa.string())
     documents = pc.add(good["queries"], pc.multiply(good["alignments"], 3))
     manifest = good.append_column("documents", documents)
-    manifest = manifest.append_column("duplicate_of", duplicate_of).cast(MANIFEST_SCHEMA)
+    manifest = manifest.append_column("duplicate_of", duplicate_of)
+    manifest = manifest.append_column("end", pa.array([ends] * len(paths))).cast(MANIFEST_SCHEMA)
     write_table(manifest, out, "manifest", bad=str(len(bad)))
+    sizes = good["bytes"].to_pylist()
     used = manifest.filter(pc.is_null(manifest["duplicate_of"]))
     return ManifestSummary(
         files=len(used),
@@ -171,12 +184,28 @@ def _finish(
         digested=digested,
         reused=len(table) - digested,
         bad=bad,
-        duplicates=[(paths[at], equal) for at, equal in duplicates.items()],
+        # Tables without any hit are often empty files: none of them is worth a line.
+        duplicates=[(paths[at], equal) for at, equal in duplicates.items() if sizes[at]],
+        end=ends,
         warnings=[
             (row["path"], row["warning"])
             for row in used.filter(pc.is_valid(used["warning"])).to_pylist()
         ],
     )
+
+
+def _ends(paths: Sequence[str], formats: Sequence[str]) -> str:
+    """Whether the end of the files is visible; StorewiseError for several formats."""
+    first: dict[str, str] = {}
+    for path, form in zip(paths, formats, strict=True):
+        first.setdefault(form or M10, path)  # a part of an earlier version has none
+    if len(first) > 1:
+        some = ", ".join(f"{form} ({path})" for form, path in first.items())
+        raise StorewiseError(
+            f"the inputs have several formats: {some}; a study has one: name the files of one, or "
+            "say the format where two look alike"
+        )
+    return VISIBLE if parse_format(next(iter(first))).ends else NOT_VISIBLE
 
 
 def _first_equal(paths: Sequence[str], digests: Sequence[bytes]) -> list[int]:

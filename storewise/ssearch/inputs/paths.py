@@ -22,11 +22,11 @@ from storewise.atomic import write_aside
 from storewise.errors import InputError
 from storewise.layout import SAMPLED_OF
 from storewise.s3.uri import is_remote
+from storewise.ssearch.formats.registry import HEAD_BYTES, is_output
 from storewise.ssearch.parse import remote
 from storewise.ssearch.parse.stream import check_name, unreadable
 
 _LIST_SUFFIXES = (".list", ".txt")
-_HEAD_BYTES = 4096
 _CHUNK_BYTES = 1 << 20
 
 
@@ -34,8 +34,8 @@ def list_inputs(specs: Iterable[str | Path]) -> list[str]:
     """The files that `specs` name: normalized paths, sorted, each once.
 
     A spec is a directory (all regular files below it), a glob (``**`` crosses directories), a
-    list (``@FILE``, or a file that ends in ``.list`` or ``.txt`` and is not itself an SSEARCH
-    output: one path per line, ``#`` starts a comment line), or a path. Relative paths count from
+    list (``@FILE``, or a file that ends in ``.list`` or ``.txt`` and is not itself an output of a
+    search: one path per line, ``#`` starts a comment line), or a path. Relative paths count from
     the working directory, those in a list too. Directories and globs leave out names that start
     with a dot, as shells do. Links are followed, each directory once.
 
@@ -81,6 +81,14 @@ def write_listing(
     if not listing.is_file() or listing.read_text(encoding="utf-8") != lines:
         write_aside(listing, lines)
     return paths
+
+
+def first_input(specs: Iterable[str | Path]) -> str:
+    """A file that `specs` name, the first one that is found; InputError where there is none."""
+    for spec in specs:
+        if (path := next(_expand(str(spec)), None)) is not None:
+            return path
+    raise InputError(", ".join(map(str, specs)), "no input file")
 
 
 def matches(spec: str) -> bool:
@@ -196,10 +204,11 @@ def _is_list(path: str) -> bool:
         return False
     try:
         with _opened(path) as stream:
-            head = stream.read(_HEAD_BYTES)
+            head = stream.read(HEAD_BYTES)
     except OSError as error:
         raise unreadable(path, error) from error
-    return b"\n version " not in head
+    # A path has no tab.
+    return b"\t" not in head.partition(b"\n")[0] and not is_output(head)
 
 
 def _named_in(path: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
@@ -17,19 +18,19 @@ from storewise.errors import InputError, StorewiseError
 from storewise.processes import in_processes
 from storewise.s3.uri import Wanted, is_remote
 from storewise.ssearch.parse import remote
-from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.remote import Listed, fetched_ahead
 from storewise.ssearch.parse.stream import CHANGED, Digesting, damage, open_input, unreadable
+from storewise.ssearch.reader import DocumentReader
 
 #: Version of what is counted and refused. Rows of the cache that another version made are not used.
-RULES = 3
+RULES = 4
 
 #: A process reports after at most this much, which is what a ``kill -9`` can lose of its work.
 MAX_CHUNK_FILES = 512
 MAX_CHUNK_BYTES = 256 << 20
 
 #: A row of a good file: the columns of `table.FILE_COLUMNS`.
-FileRow = tuple[str, int, int, bytes, int, int, int, str | None]
+FileRow = tuple[str, int, int, bytes, int, int, int, str, str | None]
 #: A row of a bad file in the columns of a part.
 BadRow = dict[str, Any]
 
@@ -39,13 +40,15 @@ class ScanResult(NamedTuple):
 
     `digest` is the BLAKE2b of the decompressed content (16 bytes). `queries` are query-library
     searches, `hits` are ``>>`` blocks (frames f and r apart), `alignments` are hits and their
-    further alignments (``>--``). `warnings` are sentences for the user.
+    further alignments (``>--``). `format` is the text of an `InputFormat`, `warnings` are sentences
+    for the user.
     """
 
     digest: bytes
     queries: int
     hits: int
     alignments: int
+    format: str
     warnings: tuple[str, ...] = ()
 
 
@@ -57,15 +60,20 @@ class Progress(Protocol):
     ) -> None: ...
 
 
-def scan_file(path: Path | str, *, listed: Wanted | None = None) -> ScanResult:
-    """Digest, counts and warnings of the file at `path` (plain, gzip or zstd).
+def scan_file(
+    path: Path | str, input_format: str = "", *, listed: Wanted | None = None
+) -> ScanResult:
+    """Digest, counts and warnings of the file at `path` (plain, gzip or zstd), of the format
+    that is given or shows.
 
     An object must be as it was `listed`. Raises InputError, with line and byte, where the file is
-    unreadable, not an SSEARCH output, corrupt or not complete.
+    unreadable, of another format, corrupt or not complete.
     """
     with open_input(path, listed) as stream:
         content = Digesting(stream, str(path))
-        reader = DocumentReader(cast(BinaryIO, content), bytes(DIGEST_BYTES))
+        reader = DocumentReader(
+            cast(BinaryIO, content), bytes(DIGEST_BYTES), input_format=input_format
+        )
         try:
             counts = reader.count()
         except InputError as error:
@@ -75,6 +83,7 @@ def scan_file(path: Path | str, *, listed: Wanted | None = None) -> ScanResult:
             counts.queries,
             counts.hits,
             counts.alignments,
+            reader.format,
             tuple(reader.warnings),
         )
 
@@ -103,6 +112,7 @@ def scan_files(
     add: Callable[[list[FileRow]], None],
     *,
     processes: int,
+    input_format: str = "",
     progress: Progress | None = None,
 ) -> list[BadRow]:
     """Scans `files` and hands the rows of good ones to `add` as they come; returns the bad rows.
@@ -116,7 +126,7 @@ def scan_files(
     # Several chunks a process, so that none waits long for the last one.
     max_files = min(MAX_CHUNK_FILES, -(-len(files) // (4 * max(processes, 1))))
     for good, failed in in_processes(
-        _scan_chunk, _chunks(files, max_files), processes, killed=_killed
+        partial(_scan_chunk, input_format), _chunks(files, max_files), processes, killed=_killed
     ):
         add(good)
         bad += failed
@@ -148,26 +158,26 @@ def _chunks(files: Sequence[Listed], max_files: int) -> Iterator[list[Listed]]:
         yield chunk
 
 
-def _scan_chunk(files: list[Listed]) -> tuple[list[FileRow], list[BadRow]]:
+def _scan_chunk(input_format: str, files: list[Listed]) -> tuple[list[FileRow], list[BadRow]]:
     good: list[FileRow] = []
     bad: list[BadRow] = []
     with fetched_ahead(files):
         for file in files:
             try:
-                good.append(_scan_one(file))
+                good.append(_scan_one(file, input_format))
             except InputError as error:
                 bad.append(_bad_row(file, error))
     return good, bad
 
 
-def _scan_one(file: Listed) -> FileRow:
+def _scan_one(file: Listed, input_format: str) -> FileRow:
     path = file.path
     # Of an object nothing is read that is not of the version that was listed.
     before = file[1:] if is_remote(path) else _stat(path)
-    result = scan_file(path, listed=file)
+    result = scan_file(path, input_format, listed=file)
     if not is_remote(path) and before != _stat(path):
         raise InputError(path, CHANGED)
-    return (path, *before, *result[:4], "; ".join(result.warnings) or None)
+    return (path, *before, *result[:5], "; ".join(result.warnings) or None)
 
 
 def _stat(path: str) -> tuple[int, int]:

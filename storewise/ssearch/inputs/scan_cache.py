@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from zlib import crc32
 
 import pyarrow as pa
 
@@ -28,7 +29,7 @@ _TABLES = """
 PRAGMA synchronous = OFF;
 CREATE TABLE IF NOT EXISTS rows (
     path TEXT PRIMARY KEY, bytes INTEGER, mtime_ns INTEGER, digest BLOB, queries INTEGER,
-    hits INTEGER, alignments INTEGER, warning TEXT
+    hits INTEGER, alignments INTEGER, format TEXT, warning TEXT
 ) WITHOUT ROWID;
 CREATE TEMP TABLE listed (path TEXT PRIMARY KEY, bytes INTEGER, mtime_ns INTEGER) WITHOUT ROWID;
 """
@@ -50,7 +51,7 @@ class ScanCache:
 
     def add(self, rows: list[FileRow]) -> None:
         """Keeps finished rows; a ``kill -9`` does not lose them."""
-        self._write("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        self._write("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def rows(self, but: Iterable[str]) -> Any:
         """The rows of the listed files as an Arrow table, without those of the paths `but`."""
@@ -69,13 +70,14 @@ class ScanCache:
 
 
 @contextmanager
-def open_cache(directory: Path) -> Iterator[ScanCache]:
-    """The cache in `directory`, under a lock.
+def open_cache(directory: Path, input_format: str = "") -> Iterator[ScanCache]:
+    """The cache in `directory` of files that were read as `input_format`, under a lock.
 
     Raises StorewiseError where another build has it, or it cannot be written.
     """
-    # Rows that other rules made stand in a file of another name.
-    path = directory / f"rows.{RULES}.sqlite"
+    # Rows that other rules made, or another format, stand in a file of another name.
+    made = f"{RULES}.{crc32(input_format.encode()):08x}" if input_format else str(RULES)
+    path = directory / f"rows.{made}.sqlite"
     with ExitStack() as stack:
         try:
             directory.mkdir(parents=True, exist_ok=True)

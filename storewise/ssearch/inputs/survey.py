@@ -12,7 +12,7 @@ from storewise.errors import InputError
 from storewise.s3.uri import is_remote
 from storewise.ssearch.inputs.paths import list_inputs
 from storewise.ssearch.parse import remote
-from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.reader import DocumentReader
 
 #: Seconds for which files are read.
 SECONDS = 10.0
@@ -21,7 +21,8 @@ SECONDS = 10.0
 @dataclass(slots=True)
 class Survey:
     """Counts of a survey. `bytes` are those on disk of all files; `documents` those of the `read`
-    files that were read to their end; `incomplete` has a reason for each file that is not whole."""
+    files that were read to their end; `incomplete` has a reason for each file that is not whole;
+    `formats` has the first file of each format."""
 
     files: int = 0
     bytes: int = 0
@@ -31,6 +32,7 @@ class Survey:
     with_genes: int = 0
     with_scores: int = 0
     looked: int = 0
+    formats: dict[str, str] = field(default_factory=dict)
 
     @property
     def genes(self) -> bool:
@@ -47,6 +49,7 @@ def survey(
     directory: Path | str,
     progress: Callable[[int, int | None], None] = lambda *_: None,
     *,
+    input_format: str = "",
     seconds: float = SECONDS,
     clock: Callable[[], float] = time.monotonic,
 ) -> Survey:
@@ -57,7 +60,7 @@ def survey(
     found = Survey(len(paths), sum(sizes.values()))
     until = clock() + seconds
     for number, path in enumerate(sorted(paths, key=lambda path: sizes[path]), 1):
-        if not _read(path, found, lambda: clock() > until):
+        if not _read(path, input_format, found, lambda: clock() > until):
             break
         progress(number, len(paths))
     return found
@@ -70,9 +73,9 @@ def _size(path: str) -> int:
         return 0  # whoever reads it says what is wrong
 
 
-def _read(path: str, found: Survey, over: Callable[[], bool]) -> bool:
+def _read(path: str, input_format: str, found: Survey, over: Callable[[], bool]) -> bool:
     """Read one file; returns whether there is time for another."""
-    reader = DocumentReader(path, bytes(DIGEST_BYTES))
+    reader = DocumentReader(path, bytes(DIGEST_BYTES), input_format=input_format)
     genes = scores = hits = False
     try:
         for batch in reader:
@@ -85,6 +88,8 @@ def _read(path: str, found: Survey, over: Callable[[], bool]) -> bool:
         found.incomplete.append(str(error))
         return not over()
     finally:
+        if reader.format:
+            found.formats.setdefault(reader.format, path)
         found.looked += hits
         found.with_genes += genes
         found.with_scores += scores

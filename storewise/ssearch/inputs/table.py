@@ -15,12 +15,12 @@ from storewise.documents import FULL_DIGEST_BYTES
 from storewise.errors import InputError, StorewiseError
 
 #: Version of the columns below, kept in each file's metadata.
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 _KIND_KEY = b"storewise.kind"
 _VERSION_KEY = b"storewise.schema"
 
-#: What is known of one file; digest and counts are null for a bad one. `warning` is of a complete
-#: file.
+#: What is known of one file; digest and counts are null for a bad one. `format` is the text of an
+#: `InputFormat`, `warning` is of a complete file.
 FILE_COLUMNS = [
     pa.field("path", pa.string(), nullable=False),
     pa.field("bytes", pa.int64(), nullable=False),
@@ -29,6 +29,7 @@ FILE_COLUMNS = [
     pa.field("queries", pa.int64()),
     pa.field("hits", pa.int64()),
     pa.field("alignments", pa.int64()),
+    pa.field("format", pa.string()),
     pa.field("warning", pa.string()),
 ]
 #: Why a file cannot be used; all null for a good one.
@@ -38,8 +39,14 @@ ERROR_COLUMNS = [
     pa.field("error", pa.string()),
 ]
 PART_SCHEMA = pa.schema([*FILE_COLUMNS, *ERROR_COLUMNS])
+#: `end` says whether the format shows where a file ends, and so whether it was cut.
 MANIFEST_SCHEMA = pa.schema(
-    [*FILE_COLUMNS, pa.field("documents", pa.int64()), pa.field("duplicate_of", pa.string())]
+    [
+        *FILE_COLUMNS,
+        pa.field("documents", pa.int64()),
+        pa.field("duplicate_of", pa.string()),
+        pa.field("end", pa.string()),
+    ]
 )
 SHARDS_SCHEMA = pa.schema(
     [*FILE_COLUMNS[:-1], pa.field("documents", pa.int64()), pa.field("shard", pa.int32())]
@@ -55,7 +62,8 @@ class InputFile:
     """One file of a manifest or shard.
 
     `bytes` is the stored size, `digest` the 16 bytes that its document ids start with (7 of them).
-    `documents` = `queries` + 3 x `alignments`. `shard` is None in a manifest.
+    `documents` = `queries` + 3 x `alignments`. `format` is the text of an `InputFormat`. `shard` is
+    None in a manifest.
     """
 
     path: str
@@ -66,6 +74,7 @@ class InputFile:
     hits: int
     alignments: int
     documents: int
+    format: str = ""
     shard: int | None = None
 
 

@@ -76,7 +76,8 @@ def record_batches(
     ).reshape(rows, ID_BYTES)
     ti = _ids(tasks)
     result = []
-    for kind, which in ((Kind.RNA, "query"), (Kind.GS, "library")):
+    sides = ((Kind.RNA, "query"), (Kind.GS, "library"))
+    for (kind, which), has in zip(sides, columns.has[2:, :rows], strict=True):
         start, stop = columns.integer(f"{which}_start"), columns.integer(f"{which}_stop")
         values = {
             "_id": own[kind],
@@ -84,7 +85,7 @@ def record_batches(
             "b": pa.array(start),
             "e": pa.array(stop),
             "l": pa.array(np.abs(stop - start)),
-            "s": _text(columns.text(which), rows),
+            "s": _text(columns.text(which), rows, None if has.all() else has),
             "ti": ti,
         }
         if kind is Kind.GS:
@@ -106,7 +107,7 @@ def record_batches(
         values[field] = _numbers(integers, integers == NO_INTEGER)
     if not study_fields:
         values["q"] = _queries(columns)
-        for name, has in zip(("gene", "chr"), columns.has, strict=True):
+        for name, has in zip(("gene", "chr"), columns.has, strict=False):
             values[name] = _text(columns.text(name), rows, has[:rows])
     return *result, _batch(Kind.ALIGN, values, study_fields=study_fields)
 

@@ -95,6 +95,12 @@ class TextColumn:
         np.cumsum(lengths, out=lengths)
         self.ends[row + 1 : row + 1 + len(lengths)] = lengths + start
 
+    def take(self, ends: Ends, data: Bytes) -> None:
+        """Take the texts of all rows from `data`: row i from ``ends[i]`` to ``ends[i + 1]``."""
+        start, stop = int(ends[0]), int(ends[-1])
+        self.data = np.array(data[start:stop])
+        self.ends = (ends - start).astype(np.int32)
+
     def texts(self, rows: int) -> list[bytes]:
         """The texts of the first `rows` rows."""
         data, ends = self.data[: self.ends[rows]].tobytes(), self.ends[: rows + 1].tolist()
@@ -114,8 +120,9 @@ class Columns:
     """Up to `capacity` alignments in file order; the first `rows` are there.
 
     `integers` and `floats` have a row for each name in INTEGERS and FLOATS; `frame` is a letter's
-    code; `opens` says whether an alignment is its hit's first; `has` whether it has a gene, and a
-    chromosome. `first` is the ordinal of row 0 in the file.
+    code; `opens` says whether an alignment is its hit's first; `has` whether it has a gene, a
+    chromosome, and both aligned sequences (tables mostly lack them). `first` is the ordinal of row
+    0 in the file.
     """
 
     def __init__(self, capacity: int, first: int, sizes: Sequence[int] = ()) -> None:
@@ -127,7 +134,7 @@ class Columns:
         self.floats: Floats = np.empty((len(FLOATS), capacity), np.float64)
         self.frame: Flags = np.empty(capacity, np.uint8)
         self.opens: Flags = np.empty(capacity, np.uint8)
-        self.has: Flags = np.empty((2, capacity), np.uint8)
+        self.has: Flags = np.ones((4, capacity), np.uint8)
         sizes = sizes or [capacity * _TEXT_BYTES_PER_ROW] * len(TEXTS)
         self.texts = tuple(TextColumn(capacity, size) for size in sizes)
         self.runs: list[Run] = []
@@ -179,7 +186,7 @@ class Columns:
         numbers = np.frombuffer(b"".join(sizes), np.int32).reshape(-1, 5).T
         for text, pieces, lengths in zip(self.texts[2:], texts, numbers, strict=False):
             text.append(row, b"".join(pieces), lengths.astype(np.int64))
-        self.has[:, row : row + len(hits)] = numbers[3:]
+        self.has[:2, row : row + len(hits)] = numbers[3:]
 
     def append(self, alignment: Alignment, *, opens: bool) -> None:
         """Append one alignment from the reference reader; `opens`: it is the first of its hit."""

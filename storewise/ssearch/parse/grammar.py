@@ -182,8 +182,7 @@ def version_numbers(version: str) -> tuple[int, ...]:
 
 #: Bytes of a file's start that suffice to recognise its format.
 HEAD_BYTES = 2000
-_TABLE_ROW = re.compile(rb"[^\t\n]*\t[^\t\n]*\t[0-9.]+(?:\t[0-9]+){3,}\t[^\n]*")
-_BLAST_LIKE = re.compile(rb"T?[A-Z]+ [0-9][^\n]*\n\nReference: ")
+_BLAST_LIKE = re.compile(rb"T?[A-Z]+ [0-9][^\n]*\n{2,4}Reference: ")
 
 
 def other_format(head: bytes) -> str | None:
@@ -191,12 +190,8 @@ def other_format(head: bytes) -> str | None:
     FASTA programs or BLAST (which the reader cannot read); else None."""
     if b"\n#:lav\n" in head:
         return "an output of -m 11 (for lav viewers)"
-    if b"\n# Fields: " in head:
-        return "a table of hits with comments (-m 8C, or BLAST's -outfmt 7)"
     if _BLAST_LIKE.match(head):
-        return "an output in BLAST's format (-m BB)"
-    if _TABLE_ROW.match(head):
-        return "a table of hits (-m 8, or BLAST's -outfmt 6)"
+        return "alignments in BLAST's format (-outfmt 0, or -m BB)"
     return None
 
 

@@ -137,6 +137,8 @@ def _sequences(
     columns: Columns, which: str, kind: Kind, own: list[bytes], ends: Iterable[bytes]
 ) -> list[bytes]:
     start, stop = columns.integer(f"{which}_start"), columns.integer(f"{which}_stop")
+    if not columns.has[2:, : len(columns)].all():
+        raise _OtherLayoutError
     sequences = columns.text(which).texts(len(columns))
     elements = (
         (b"_id", _ID, (own,)),
@@ -175,7 +177,7 @@ def _texts(columns: Columns) -> list[bytes]:
         _names,
         columns.text("gene").texts(rows),
         columns.text("chr").texts(rows),
-        *columns.has[:, :rows].tolist(),
+        *columns.has[:2, :rows].tolist(),
     )
     queries = each_row(columns, lambda run: _element(b"q", run.query.encode()))
     return list(map(add, queries, names))

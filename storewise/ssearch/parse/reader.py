@@ -1,4 +1,4 @@
-"""Documents from SSEARCH outputs: the reader of whole files.
+"""Documents from outputs of ``-m 10``: the reader of whole files.
 
 The frame of a file (preambles, queries, ends) is read line by line here; its alignments, which are
 all but a fraction of the bytes, by `fast` or `reference`.
@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
-from storewise.documents import DIGEST_BYTES, Document, Encoding, Kind, make_id
-from storewise.errors import InputError
+from storewise.documents import Document, Encoding, Kind, make_id
 from storewise.ssearch.parse import grammar
-from storewise.ssearch.parse.batch import Counts, DocumentBatch, Query, no_gc
+from storewise.ssearch.parse.batch import Counts, Query, no_gc
 from storewise.ssearch.parse.columns import Columns, RepeatedStatistics
 from storewise.ssearch.parse.documents import dicts_of, task_document, to_bson
 from storewise.ssearch.parse.fast import FastReader
 from storewise.ssearch.parse.frame import M10_OUTPUT, NOT_M10_FORMAT, Frame, Misplaced, Place
 from storewise.ssearch.parse.grammar import text
-from storewise.ssearch.parse.lines import CHUNK, Lines, shown
+from storewise.ssearch.parse.lines import Lines, shown
 from storewise.ssearch.parse.packed import bson_of
 from storewise.ssearch.parse.reference import SearchKeys, read_alignment
-from storewise.ssearch.parse.stream import Source, damage, open_input, source_name
+from storewise.ssearch.parse.stream import ByteReader
 
 #: The first lines of a search; one that names no version in them is no output of these programs.
 _PREAMBLE_LINES = 40
@@ -33,56 +32,36 @@ _SHOWN_PARAMETERS = ((b"Algorithm: ", "mp_Algorithm"), (b"Parameters: ", "mp_Par
 _NOT_SSEARCH = "this is not an output of ssearch36, fasta36, tfastx36, lalign36 or a sibling"
 
 
-class DocumentReader:
-    """Iterates over the documents of one SSEARCH output, as `DocumentBatch` objects.
+class M10Reader:
+    """Reads one output of ``-m 10`` for `storewise.ssearch.reader.DocumentReader`.
 
-    `source` is a path, ``"-"`` or a binary file; plain, gzip or zstd. `digest` is the digest of
-    its decompressed content (`stream.content_digest`); its first 7 bytes become part of the ids.
-    `encoding` "dict" gives dicts with 12-byte ids, "bson" BSON bytes with ObjectIds, "arrow"
-    record batches. A batch has `alignments_per_batch` alignments, the last batch of a program
-    fewer. Messages call the input `name` (default: path).
-
-    Raises InputError, with line and byte offset, for anything that is not a complete output.
     `counts`, `program`, `version` (of the first search) and `fast_alignments` (the number read by
-    the fast reader) describe what was yielded so far.
+    the fast reader) describe what was read so far.
     """
 
     def __init__(
         self,
-        source: Source,
+        name: str,
         digest: bytes,
         *,
-        encoding: Encoding = "dict",
-        study_fields: bool = False,
-        alignments_per_batch: int = 1000,
-        chunk_bytes: int = CHUNK,
-        name: str | None = None,
+        encoding: Encoding,
+        study_fields: bool,
+        alignments_per_batch: int,
+        chunk_bytes: int,
     ) -> None:
-        if len(digest) < DIGEST_BYTES:
-            raise ValueError(f"a digest of at least {DIGEST_BYTES} bytes, not {len(digest)}")
-        if encoding not in get_args(Encoding):
-            raise ValueError(f"encoding {encoding!r} is not one of {', '.join(get_args(Encoding))}")
-        if alignments_per_batch < 1 or chunk_bytes < 1:
-            raise ValueError("alignments_per_batch and chunk_bytes must be at least 1")
-        self._source = source
-        self._name = name or source_name(source)
+        self._name = name
         self._digest = digest
         self._encoding = encoding
         self._study = study_fields
-        self._per_batch = alignments_per_batch
         self._chunk = chunk_bytes
         self._fast = FastReader()
-        self._begin()
-
-    def _begin(self) -> None:
-        """Begins at the start of the file."""
         self.counts = Counts()
         self.program: str | None = None
         self.version: str | None = None
         self.fast_alignments = 0
         self._tasks: list[Document] = []
         self._tasks_made = 0
-        self._columns = Columns(self._per_batch, 0)
+        self._columns = Columns(alignments_per_batch, 0)
         self._frame = Frame()
         self._repeated = RepeatedStatistics()
         # Of the search that is being read:
@@ -91,27 +70,12 @@ class DocumentReader:
         self._library = ""
         self._keys = SearchKeys()
 
-    def __iter__(self) -> Iterator[DocumentBatch]:
-        for position, program in self._read():
-            yield DocumentBatch(*self._documents(), bytes_read=position, program=program)
-
-    def count(self) -> Counts:
-        """Reads the whole file with every check, without making documents; returns `counts`."""
-        for _ in self._read():
-            continue
-        return self.counts
-
-    def _read(self) -> Iterator[tuple[int, str]]:
-        """Reads batches into `_tasks` and `_columns`; yields the position in the file and the
-        program of each. All alignments of a batch are from one program."""
-        self._begin()
-        with open_input(self._source) as stream:
-            try:
-                lines = Lines(stream, self._name, self._chunk)
-                yield from self._searches(lines)
-            except InputError as error:
-                raise damage(stream, error) from error
-            yield from self._rest(lines, self._current_program)
+    def read(self, stream: ByteReader) -> Iterator[tuple[int, str]]:
+        """Reads batch after batch; yields the position in the file and the program of each, whose
+        documents `documents` then gives. All alignments of a batch are from one program."""
+        lines = Lines(stream, self._name, self._chunk)
+        yield from self._searches(lines)
+        yield from self._rest(lines, self._current_program)
 
     def _searches(self, lines: Lines) -> Iterator[tuple[int, str]]:
         """Reads all searches; a misplaced mark is always the current line."""
@@ -423,8 +387,8 @@ class DocumentReader:
         self.counts.hits += opens
         self.counts.alignments += 1
 
-    def _documents(self) -> tuple[Any, Any, Any, Any]:
-        """The tasks, rna, gs and align documents since the last batch, encoded."""
+    def documents(self) -> tuple[Any, Any, Any, Any]:
+        """The tasks, rna, gs and align documents of the batch, encoded."""
         columns, digest, study = self._columns, self._digest, self._study
         if self._encoding == "dict":
             return self._tasks, *dicts_of(columns, digest, study_fields=study)

@@ -30,8 +30,8 @@ from storewise.atomic import write_aside
 from storewise.documents import DIGEST_BYTES
 from storewise.errors import InputError, SearchError
 from storewise.processes import clean_environment, dies_with_parent
-from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.stream import open_input, read_head
+from storewise.ssearch.reader import DocumentReader
 
 #: The published study's options: every library sequence passes (first value of -E), one
 #: alignment per hit and strand (the second); the two values are one argument.

@@ -11,8 +11,8 @@ from storewise.engines.contract.engine import Client
 from storewise.errors import InputError
 from storewise.s3.uri import is_remote
 from storewise.ssearch.inputs.table import InputFile
-from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.stream import Digesting, open_input
+from storewise.ssearch.reader import DocumentReader
 from storewise.workloads.contract import ClientContext, RefusedFile
 
 
@@ -42,6 +42,7 @@ def parts_of(file: InputFile, context: ClientContext, size: int) -> Iterator[Par
         reader = DocumentReader(
             cast(BinaryIO, content),
             file.digest,
+            input_format=file.format,
             encoding=context.engine.encoding,
             study_fields=context.schema.study_fields,
             alignments_per_batch=size,

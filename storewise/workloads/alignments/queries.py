@@ -22,6 +22,8 @@ from storewise.engines.contract.queries import Find, Histogram, Top
 from storewise.errors import EngineError
 from storewise.workloads.reader import By, Native, Reader, route
 
+#: Questions about genes, which tables without titles do not name.
+OF_GENES = ("gene_hits", "top_genes")
 Name = Literal["best_hits", "gene_hits", "strong_hits", "top_genes", "bits_histogram"]
 QUESTIONS: tuple[Name, ...] = get_args(Name)
 #: Documents of one get.

@@ -21,7 +21,7 @@ from storewise.documents import Kind
 from storewise.engines.contract.engine import Client
 from storewise.engines.contract.queries import Find, Histogram, Top, Where
 from storewise.errors import ConfigError, EngineError
-from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.reader import DocumentReader
 from storewise.workloads.alignments.point_reads import document_bytes
 from storewise.workloads.alignments.queries import QUESTIONS, Answer, Name, Question, ask, way_of
 from storewise.workloads.alignments.stored_files import StoredFiles
@@ -81,11 +81,11 @@ def learn(files: StoredFiles) -> ParameterPool:
     """Read the values of a seeded sample of the stored files; EngineError if nothing is stored."""
     counts = files.documents[:, Kind.ALIGN.number].tolist()
     # By digest, not by path: a study may be moved.
-    rows = sorted(zip(files.column("digest"), files.column("path"), counts, strict=True))
-    rows = [row for row in rows if row[2]]
+    columns = (files.column(name) for name in ("digest", "path", "format"))
+    rows = [row for row in sorted(zip(*columns, counts, strict=True)) if row[-1]]
     if not rows:
         raise EngineError("there is nothing to query: the load stored no alignment")
-    hashed = hashlib.blake2b(b"".join(digest for digest, _, _ in rows), digest_size=8)
+    hashed = hashlib.blake2b(b"".join(digest for digest, *_ in rows), digest_size=8)
     seed = int.from_bytes(hashed.digest(), "big")
     chosen = np.random.default_rng(seed).permutation(len(rows))[:_FILES]
     with _learning:  # the clients of a process read the files once
@@ -93,12 +93,12 @@ def learn(files: StoredFiles) -> ParameterPool:
 
 
 @lru_cache(maxsize=4)
-def _learn(files: tuple[tuple[bytes, str, int], ...], seed: int) -> ParameterPool:
-    """The pool of files, of each its digest, its path and how many alignments are stored."""
+def _learn(files: tuple[tuple[bytes, str, str, int], ...], seed: int) -> ParameterPool:
+    """The pool of files, of each its digest, path, format and how many alignments are stored."""
     values: dict[str, list[Any]] = {name: [] for name in ("q", "gene", "e", "i")}
-    for digest, path, stored in files:
+    for digest, path, form, stored in files:
         left = min(stored, _ALIGNMENTS)
-        for batch in DocumentReader(path, digest):
+        for batch in DocumentReader(path, digest, input_format=form):
             for name, some in values.items():
                 some += [hit[name] for hit in batch.align[:left] if hit[name] is not None]
             left -= len(batch.align)

@@ -28,7 +28,7 @@ Integers = NDArray[np.int64]
 _DRAW = 1024
 #: Ids in one list.
 _IDS = 500
-_COLUMNS = ("path", "bytes", "digest", "queries", "alignments", "documents", "shard")
+_COLUMNS = ("path", "bytes", "digest", "queries", "alignments", "documents", "shard", "format")
 _SCHEMA = pa.schema([SHARDS_SCHEMA.field(name) for name in _COLUMNS])
 
 
@@ -48,7 +48,7 @@ class StoredFiles:
     """
 
     table: Any
-    """Arrow table of paths, bytes on disk, digests (16 bytes) and shards."""
+    """Arrow table of paths, bytes on disk, digests (16 bytes), shards and formats."""
     prefixes: NDArray[np.uint8]
     """Shape (files, 7): the first bytes of each digest."""
     documents: Integers
@@ -110,7 +110,7 @@ class StoredFiles:
         return self.take(np.flatnonzero(self.table["shard"].to_numpy() == shard))
 
     def column(self, name: str) -> list[Any]:
-        """The column `path`, `bytes` (on disk), `digest` or `shard`, one value per file."""
+        """The column `path`, `bytes` (on disk), `digest`, `shard` or `format`, a value per file."""
         return list(self.table[name].to_pylist())
 
     def total(self, kind: Kind) -> int:
@@ -131,18 +131,20 @@ class StoredFiles:
 
     def sources(self) -> tuple[SourceFile, ...]:
         """The files for engines that answer from the files themselves."""
-        columns = [self.column(name) for name in ("path", "bytes", "digest", "shard")]
+        columns = [self.column(name) for name in ("path", "bytes", "digest", "shard", "format")]
         counts = map(tuple, self.documents.tolist())
         return tuple(
-            SourceFile(path, size, digest, documents, shard)
-            for path, size, digest, shard, documents in zip(*columns, counts, strict=True)
+            SourceFile(path, size, digest, documents, shard, form)
+            for path, size, digest, shard, form, documents in zip(*columns, counts, strict=True)
         )
 
 
 def files_to_come(shards: Path) -> tuple[SourceFile, ...]:
     """All files of a list of shards, each with no document stored yet."""
     return tuple(
-        SourceFile(file.path, file.bytes, file.digest, (0,) * len(KINDS), file.shard or 0)
+        SourceFile(
+            file.path, file.bytes, file.digest, (0,) * len(KINDS), file.shard or 0, file.format
+        )
         for file in rows_of(load_shards(shards))
     )
 

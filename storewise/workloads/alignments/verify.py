@@ -14,7 +14,7 @@ import numpy as np
 from storewise.documents import DIGEST_BYTES, KINDS, Document, Kind, split_id
 from storewise.errors import EngineError
 from storewise.ssearch.inputs.shards import load_shards
-from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.reader import DocumentReader
 from storewise.workloads.alignments.stored_files import StoredFiles
 from storewise.workloads.contract import Checked, VerifyContext
 from storewise.workloads.verification import check_sample, generator_of
@@ -70,9 +70,11 @@ def _sample(
         total = few.total(kind)
         size = min(total, context.sample)
         wanted.update(few.ids(kind, generator.choice(total, size=size, replace=False)))
-    for path, digest in zip(few.column("path"), few.column("digest"), strict=True):
+    columns = (few.column(name) for name in ("path", "digest", "format"))
+    for path, digest, form in zip(*columns, strict=True):
         of_file = {one for one in wanted if one.startswith(digest[:DIGEST_BYTES])}
-        for batch in DocumentReader(path, digest, study_fields=context.study_fields):
+        reader = DocumentReader(path, digest, input_format=form, study_fields=context.study_fields)
+        for batch in reader:
             context.raise_if_aborted()
             for kind, some in batch:
                 sample[kind].update((d["_id"], d) for d in some if d["_id"] in of_file)

@@ -142,7 +142,9 @@ def _store_files(
 
 def loaded_file(file: InputFile, queries: int, alignments: int, shard: int) -> LoadedFile:
     """A row of the list of stored files."""
-    return LoadedFile(str(file.path), file.digest, file.bytes, queries, alignments, shard)
+    return LoadedFile(
+        str(file.path), file.digest, file.bytes, queries, alignments, shard, file.format
+    )
 
 
 def _insert(

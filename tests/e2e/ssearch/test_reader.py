@@ -10,7 +10,7 @@ from support.inputs.ssearch import DATA
 MEASURE = """
 import sys
 from pathlib import Path
-from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.reader import DocumentReader
 reader = DocumentReader(sys.argv[1], bytes(7), encoding=sys.argv[2])
 documents = sum(len(batch) for batch in reader)
 # Not ru_maxrss, which a child inherits from the process that forked it.

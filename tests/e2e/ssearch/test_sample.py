@@ -6,7 +6,7 @@ import pytest
 from support.paths import SAMPLE
 
 from storewise.ssearch.inputs.scan import scan_file
-from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.reader import DocumentReader
 from storewise.ssearch.search.fasta import split_fasta
 from storewise.ssearch.search.ssearch36 import run_search
 

@@ -69,20 +69,20 @@ def test_the_results_that_the_readme_names_are_there(place):
 
 def test_questions_and_break_even_through_the_workflow(place, verdict):
     by_name = {c["name"]: c["standings"] for c in verdict["criteria"]}
-    assert by_name["query"][0]["choice"] == "SSEARCH files"
-    assert all(s["choice"] != "SSEARCH files" for s in by_name["load"])
+    assert by_name["query"][0]["choice"] == "Plain files"
+    assert all(s["choice"] != "Plain files" for s in by_name["load"])
     assert "Parquet files" in verdict["pays_from"]
-    assert "SSEARCH files" not in verdict["pays_from"]
+    assert "Plain files" not in verdict["pays_from"]
     plans = pd.read_csv(place.results / "analysis" / "plans.csv")
     assert len(plans) == 3 * 5
-    # SSEARCH files have no plan; SQLite and Parquet files tell that of what they find.
+    # Plain files have no plan; SQLite and Parquet files tell that of what they find.
     assert plans["plan"].notna().sum() == 2 * 3
 
 
 def test_the_page_sets_the_stores_beside_the_files(page):
     chart = page[page.index('<table id="chart">') :]
     chart = chart[: chart.index("</table>")]
-    assert chart.index("SSEARCH files") < chart.index("nothing to load") < chart.index("SQLite")
+    assert chart.index("Plain files") < chart.index("nothing to load") < chart.index("SQLite")
     found = ("<td>client</td><td>find</td>", "<td>store</td><td>find</td>")
     for piece in ('id="questions"', ">pays_from<", *found):
         assert piece in page

@@ -97,7 +97,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     Columns c = {.rows = rows};
     c.integers = room_for((size_t)rows * INTEGERS * sizeof *c.integers);
     c.floats = room_for((size_t)rows * FLOATS * sizeof *c.floats);
-    unsigned char **bytes[] = {&c.frame, &c.opens, &c.has_gene, &c.has_chr};
+    unsigned char **bytes[] = {&c.frame, &c.opens, &c.has_gene, &c.has_chr, &c.has_query,
+                               &c.has_library};
     for (int i = 0; i < 4; i++)
         *bytes[i] = room_for((size_t)rows);
     for (int i = 0; i < TEXTS; i++) {

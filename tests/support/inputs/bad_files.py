@@ -229,12 +229,11 @@ _SEARCHES = {
     "0": ("not in the format of -m 10", b"\n>>"),
     "3": ("not in the format of -m 10", b"\nSmith-Waterman score"),
     "6": ("not in the format of -m 10", b"\n\n<a name="),
-    "8": ("a table of hits (-m 8", None),
-    "8CB": ("a table of hits with comments (-m 8C", None),
+    "8": ("as FASTA writes them", None),
     "9": ("not in the format of -m 10", b"\n\n>>[^>]"),
     "11": ("an output of -m 11", None),
     "B": ("not in the format of -m 10", b"\n>[^1]"),
-    "BB": ("an output in BLAST's format (-m BB)", None),
+    "BB": ("alignments in BLAST's format", None),
 }
 
 

@@ -15,8 +15,9 @@ from storewise.errors import InputError
 from storewise.ssearch.parse import compiled
 from storewise.ssearch.parse.fast import FastReader
 from storewise.ssearch.parse.grammar import Alignment, read_hit
-from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.parse.reader import M10Reader
 from storewise.ssearch.parse.stream import open_input
+from storewise.ssearch.reader import DocumentReader
 
 REAL = sorted(path.name for path in DATA.glob("*.m10"))
 DIGEST = bytes(range(101, 117))
@@ -88,8 +89,10 @@ def documents_of(
     return rna, gs, align
 
 
-class ReferenceReader(DocumentReader):
-    """The oracle: each alignment by the reference reader, its documents by `documents_of`."""
+class _Reference(M10Reader):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self._rows = []
 
     def _take(self, *_):
         return None
@@ -107,14 +110,16 @@ class ReferenceReader(DocumentReader):
         )
         super()._add(row, query, opens=opens)
 
-    def __iter__(self):
-        self._rows = []
-        for batch in super().__iter__():
-            rows, self._rows = self._rows, []
-            batch.rna, batch.gs, batch.align = map(
-                list, zip(*rows, strict=True) if rows else ((),) * 3
-            )
-            yield batch
+    def documents(self):
+        tasks, *_ = super().documents()
+        rows, self._rows = self._rows, []
+        return tasks, *map(list, zip(*rows, strict=True) if rows else ((),) * 3)
+
+
+class ReferenceReader(DocumentReader):
+    """The oracle: each alignment by the reference reader, its documents by `documents_of`."""
+
+    M10 = _Reference
 
 
 class EagerFastReader(FastReader):
@@ -125,16 +130,23 @@ class EagerFastReader(FastReader):
         return super().take(lines, columns, hit)
 
 
+class _Eager(M10Reader):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self._fast = EagerFastReader()
+
+
+class EagerReader(DocumentReader):
+    M10 = _Eager
+
+
 def reader_of(source, mode="auto", **options):
     """A reader of `source` in the test's digest: "auto" as users have it, "fast" tries the fast
     reader at each alignment, "reference" never (its documents are always dicts)."""
     if mode == "reference":
         options.pop("encoding", None)
-        return ReferenceReader(source, DIGEST, **options)
-    reader = DocumentReader(source, DIGEST, **options)
-    if mode == "fast":
-        reader._fast = EagerFastReader()
-    return reader
+    of = {"auto": DocumentReader, "fast": EagerReader, "reference": ReferenceReader}[mode]
+    return of(source, DIGEST, **options)
 
 
 def read(source, *, mode="auto", **options):

@@ -40,7 +40,7 @@ def test_init_asks_the_question_of_the_readme(tmp_path, outputs, monkeypatch):
     # An output that is not complete is an error here, too.
     done = storewise("init", outputs, "-o", "mine.yaml", cwd=tmp_path)
     assert done.returncode == 2 and "cut.m10, line" in done.stderr
-    assert "1 of 4 outputs are not complete; no study was written" in done.stderr
+    assert "1 of 4 outputs are not complete or cannot be read; no study was written" in done.stderr
     assert "--quarantine" in done.stderr and not (tmp_path / "mine.yaml").exists()
     done = storewise("init", outputs, "-o", "mine.yaml", "--quarantine", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

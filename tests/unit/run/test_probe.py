@@ -96,7 +96,7 @@ def test_the_smallest_files_are_tried(worker, monkeypatch):
     used = []
 
     def manifest(files, *_, **options):
-        assert options == {"on_bad_input": "quarantine"}
+        assert options == {"input_format": "", "on_bad_input": "quarantine"}
         used.extend(files)
         raise StorewiseError("enough")
 

@@ -50,7 +50,7 @@ def test_a_measured_trial_has_the_rate_of_each_phase(tmp_path):
     rates = rates[rates.operation == "all"]
     for name, line in lines.items():
         title, *parts = re.split("   +", line.removeprefix("ok   "))
-        assert title.startswith(("SQLite, repeat ", "SSEARCH files, repeat "))
+        assert title.startswith(("SQLite, repeat ", "Plain files, repeat "))
         assert line.startswith(f"ok   {title:<34}   "), "rates stand below each other"
         kinds = {"write": "documents_per_s", "read": "operations_per_s"}
         kinds["query"] = kinds["read"]

@@ -73,5 +73,7 @@ def test_tools_take_objects_as_they_take_files(s3, s3_corpus, tmp_path):
     write_study(f"{s3.uri}/in/", study, engines=["sqlite"])
     assert load_study(str(study), inputs_exist=True).inputs.paths == [f"{s3.uri}/in/"]
     s3.put("other/x", b"no output of a search")
-    with pytest.raises(InputError, match=r"other/: none of the first 1 files is an SSEARCH"):
+    with pytest.raises(
+        InputError, match=r"other/: none of the first 1 files is an output of a search"
+    ):
         check_outputs(f"{s3.uri}/other/")

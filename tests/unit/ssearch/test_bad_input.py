@@ -12,8 +12,8 @@ from support.inputs.ssearch import DATA, DIGEST, REAL, STEP, outcome, read
 from storewise.errors import InputError
 from storewise.ssearch.inputs.scan import scan_file
 from storewise.ssearch.inspect import inspect_file
-from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.stream import Raw, content_digest, open_input
+from storewise.ssearch.reader import DocumentReader
 
 CONTENT = (DATA / "ssearch36.m10").read_bytes()
 
@@ -158,10 +158,20 @@ def test_standard_input(monkeypatch):
 
 
 def test_inspect(tmp_path):
-    keys = ["file", "program", "version", "queries", "hits", "alignments", "documents", "complete"]
+    keys = [
+        "file",
+        "format",
+        "program",
+        "version",
+        "queries",
+        "hits",
+        "alignments",
+        "documents",
+        "complete",
+    ]
     result = inspect_file(DATA / "ssearch36.m10")
     assert list(result) == keys
-    assert list(result.values())[1:] == ["SSEARCH", "36.3.8i", 3, 36, 36, 111, True]
+    assert list(result.values())[1:] == ["m10", "SSEARCH", "36.3.8i", 3, 36, 36, 111, True]
     (tmp_path / "bad").write_bytes(CONTENT[:9000])
     result = inspect_file(tmp_path / "bad")
     assert list(result) == [*keys, "error"] and result["complete"] is False

@@ -75,11 +75,11 @@ def test_rows_are_those_of_the_scan(files):
     assert names([row.path for row in rows]) == WHOLE
     for row in rows:
         result, status = scan_file(row.path), Path(row.path).stat()
-        for key in ("digest", "queries", "hits", "alignments"):
+        for key in ("digest", "queries", "hits", "alignments", "format"):
             assert getattr(row, key) == getattr(result, key)
         assert (row.bytes, row.mtime_ns, row.shard) == (status.st_size, status.st_mtime_ns, None)
     size = sum(row.bytes for row in rows)
-    assert summary == ManifestSummary(4, size, 4 * 9, 4, 0)
+    assert summary == ManifestSummary(4, size, 4 * 9, 4, 0, "visible")
     assert told[-1] == (4, 4, size, size)
     assert metadata(out)["bad"] == "0"
     assert (out.parent / "quarantine.tsv").read_text() == "path\tline\toffset\treason\n"
@@ -249,12 +249,12 @@ def test_two_builds_with_one_cache(tmp_path):
 def test_tables_of_another_kind_or_version(tmp_path, monkeypatch):
     path = tmp_path / "one.parquet"
     write_table(MANIFEST_SCHEMA.empty_table(), path, "manifest", files="0")
-    assert metadata(path) == {"kind": "manifest", "schema": "1", "files": "0"}
+    assert metadata(path) == {"kind": "manifest", "schema": "2", "files": "0"}
     assert list(rows_of(manifest_of(path))) == []
     with pytest.raises(InputError, match=r"not this version's part.*found kind 'manifest'"):
         read_table(path, "part")
-    monkeypatch.setattr("storewise.ssearch.inputs.table.SCHEMA_VERSION", "2")
-    with pytest.raises(InputError, match=r"not this version's manifest.*of schema 2.*schema '1'"):
+    monkeypatch.setattr("storewise.ssearch.inputs.table.SCHEMA_VERSION", "3")
+    with pytest.raises(InputError, match=r"not this version's manifest.*of schema 3.*schema '2'"):
         manifest_of(path)
 
 

@@ -10,7 +10,7 @@ from storewise.errors import InputError
 from storewise.ssearch import convert
 from storewise.ssearch.inputs.paths import list_inputs
 from storewise.ssearch.parse.grammar import header_library, library_name, query_line, read_hit
-from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.reader import DocumentReader
 
 CONTENT = (DATA / "ssearch36.m10").read_bytes()
 

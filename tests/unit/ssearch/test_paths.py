@@ -113,8 +113,8 @@ def test_lists_that_are_none(tree):
     # What is missing is said by who reads it.
     assert list_inputs(["names.list"]) == ["a.m10", "b.m10", "missing.m10"]
     assert matches("@names.list") and matches("names.list") and not matches("@other.list")
-    # An output may be named like a list; its first 4 KiB tell.
-    for lines, is_list in ((1, False), (5000, True)):
+    # An output may be named like a list; its first 64 KiB tell.
+    for lines, is_list in ((1, False), (40_000, True)):
         (tree / "out.txt").write_bytes(b"x\n" * lines + b" version 36\n")
         assert (list_inputs(["out.txt"]) != ["out.txt"]) == is_list
 

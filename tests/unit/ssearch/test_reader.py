@@ -8,7 +8,7 @@ from support.inputs.ssearch import DATA, DIGEST, REAL, ids_of_file, outcome, rea
 
 from storewise.documents import KINDS, Kind, fields
 from storewise.ssearch.parse.documents import to_bson
-from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.reader import DocumentReader
 
 #: (mode, encoding, bytes read at a time): each pair of two of them.
 WAYS = [

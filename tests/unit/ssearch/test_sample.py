@@ -8,7 +8,7 @@ from support.paths import SAMPLE
 from storewise.ssearch.inputs.manifest import build_manifest
 from storewise.ssearch.inputs.paths import list_inputs
 from storewise.ssearch.inputs.scan import scan_file
-from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.reader import DocumentReader
 
 OUTPUTS = sorted(SAMPLE.glob("*.m10.*"))
 

@@ -16,12 +16,12 @@ from storewise.ssearch.parse import remote
 from storewise.ssearch.parse.remote import Listed
 from storewise.ssearch.parse.stream import content_digest
 
-RESULT = ScanResult(bytes(16), 1, 2, 3, ("one", "two"))
+RESULT = ScanResult(bytes(16), 1, 2, 3, "m10", ("one", "two"))
 
 
 def test_a_file_is_counted_and_digested_in_one_pass():
     result = scan_file(DATA / "ssearch36.m10")
-    assert result == (content_digest(DATA / "ssearch36.m10"), 3, 36, 36, ())
+    assert result == (content_digest(DATA / "ssearch36.m10"), 3, 36, 36, "m10", ())
 
     warning = scan_file(DATA / "ssearch36_scores.m10").warnings[0]
     assert warning.startswith("2 of 3 queries have best scores and no alignments")
@@ -46,7 +46,7 @@ def scanned(monkeypatch):
     """The paths that were scanned; those with "bad" in their name are bad."""
     seen = []
 
-    def scan_file(path, *, listed):
+    def scan_file(path, input_format, *, listed):
         seen.append(path)
         assert listed.path == path
         if "bad" in path:
@@ -112,15 +112,15 @@ def test_a_row_is_what_was_before_the_scan(tmp_path, monkeypatch, scanned):
     files, _ = status_of(paths)
     rows = []
     scan_files(files, rows.extend, processes=1)
-    assert rows[0] == (paths[0], 5, 12_345, bytes(16), 1, 2, 3, "one; two")
+    assert rows[0] == (paths[0], 5, 12_345, bytes(16), 1, 2, 3, "m10", "one; two")
     scan_one = scan.scan_file
 
-    def changing(path, **how):
+    def changing(path, *how, **more):
         if path == paths[0]:  # of the same size, at another time
             os.utime(path, ns=(1, 12_346))
         elif path == paths[1]:
             Path(path).unlink()
-        return scan_one(path, **how)
+        return scan_one(path, *how, **more)
 
     monkeypatch.setattr(scan, "scan_file", changing)
     rows.clear()

@@ -109,7 +109,7 @@ BAD = {
     "an endless weight": more("weights.read", "weights: {read: .inf}", "finite"),
     "no corpus": more("corpus.files", "corpus: {files: 0, bytes: 5}", "1; found 0"),
     # Inputs.
-    "no input": other(1, "inputs", "data", "[]", "give either paths (SSEARCH outputs) or search"),
+    "no input": other(1, "inputs", "data", "[]", "either paths (outputs of searches)"),
     "paths and a search": other(1, "inputs", "data", "x, search: {queries: a, libraries: b}",
                                 "give either"),
     "a sample by two": other(1, "inputs.sample", "data", "x, sample: {files: 1, share: 0.5}",

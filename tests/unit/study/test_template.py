@@ -50,7 +50,7 @@ def test_of_many_files_a_sample_is_taken(outputs, monkeypatch):
     monkeypatch.setattr(template, "LOOKED_AT", 1)
     (outputs / "run" / SMALL[0].name).unlink()
     for place, says in (
-        (outputs, "none of the first 1 files is an SSEARCH -m 10 output"),
+        (outputs, "none of the first 1 files is an output of a search"),
         (outputs / "run", "the directory holds no file"),
         (outputs / "no", "there is no such directory"),
     ):

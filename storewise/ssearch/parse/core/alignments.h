@@ -59,7 +59,7 @@ typedef struct {
     ptrdiff_t rows; /* capacity */
     int64_t *integers; /* INTEGERS x rows */
     double *floats;    /* FLOATS x rows */
-    unsigned char *frame, *opens, *has_gene, *has_chr;
+    unsigned char *frame, *opens, *has_gene, *has_chr, *has_query, *has_library;
     Text texts[TEXTS];
 } Columns;
 

@@ -78,13 +78,14 @@ static int64_t integer(const Columns *c, int column, ptrdiff_t row)
     return c->integers[column * c->rows + row];
 }
 
-static char *put_sequence(char *to, const Columns *c, ptrdiff_t row, int start, int stop, int text)
+static char *put_sequence(char *to, const Columns *c, ptrdiff_t row, int start, int stop, int text,
+                          int has)
 {
     int64_t b = integer(c, start, row), e = integer(c, stop, row);
     to = put_integer(to, "b", b);
     to = put_integer(to, "e", e);
     to = put_integer(to, "l", b > e ? b - e : e - b);
-    return put_column(to, "s", c, text, row);
+    return has ? put_column(to, "s", c, text, row) : put_name(to, NOTHING, "s");
 }
 
 static char *put_scores(char *to, const Columns *c, ptrdiff_t row)
@@ -118,9 +119,10 @@ size_t write_document(char *to, const Columns *c, ptrdiff_t row, int kind, const
     to = put_id(to + 4, "_id", digest, kind, ordinal);
     to = put_integer(to, "t", KIND_CODE + 1 + kind);
     if (kind == RNA) {
-        to = put_sequence(to, c, row, I_QUERY_START, I_QUERY_STOP, T_QUERY);
+        to = put_sequence(to, c, row, I_QUERY_START, I_QUERY_STOP, T_QUERY, c->has_query[row]);
     } else if (kind == GS) {
-        to = put_sequence(to, c, row, I_LIBRARY_START, I_LIBRARY_STOP, T_LIBRARY);
+        to = put_sequence(to, c, row, I_LIBRARY_START, I_LIBRARY_STOP, T_LIBRARY,
+                          c->has_library[row]);
         to = put_column(to, "seqid", c, T_SEQID, row);
     } else {
         to = put_scores(to, c, row);

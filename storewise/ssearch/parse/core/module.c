@@ -10,7 +10,8 @@
 #include "bson.h"
 
 /* The columns as a tuple of buffers: see `Columns.buffers` in columns.py. */
-enum { B_INTEGERS, B_FLOATS, B_FRAME, B_OPENS, B_HAS_GENE, B_HAS_CHR, B_TEXTS,
+enum { B_INTEGERS, B_FLOATS, B_FRAME, B_OPENS, B_HAS_GENE, B_HAS_CHR, B_HAS_QUERY,
+       B_HAS_LIBRARY, B_TEXTS,
        BUFFERS = B_TEXTS + 2 * TEXTS };
 
 typedef struct {
@@ -48,11 +49,14 @@ static int acquire_buffers(ColumnBuffers *held, PyObject *tuple, Py_ssize_t rows
     c->opens = b[B_OPENS].buf;
     c->has_gene = b[B_HAS_GENE].buf;
     c->has_chr = b[B_HAS_CHR].buf;
+    c->has_query = b[B_HAS_QUERY].buf;
+    c->has_library = b[B_HAS_LIBRARY].buf;
     int fits = rows >= 0 && rows <= c->rows &&
                b[B_INTEGERS].len == c->rows * INTEGERS * (Py_ssize_t)sizeof(int64_t) &&
                b[B_FLOATS].len == c->rows * FLOATS * (Py_ssize_t)sizeof(double) &&
                b[B_OPENS].len == c->rows && b[B_HAS_GENE].len == c->rows &&
-               b[B_HAS_CHR].len == c->rows;
+               b[B_HAS_CHR].len == c->rows && b[B_HAS_QUERY].len == c->rows &&
+               b[B_HAS_LIBRARY].len == c->rows;
     for (int i = 0; i < TEXTS && fits; i++) {
         Py_buffer *data = &b[B_TEXTS + 2 * i], *ends = data + 1;
         Text text = {data->buf, data->len, ends->buf};

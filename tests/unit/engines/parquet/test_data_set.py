@@ -19,8 +19,8 @@ from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.contract.queries import Count, Find, Histogram, Scan, Top, Where
 from storewise.engines.registry import engine
 from storewise.errors import EngineError, StorewiseError
-from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.stream import content_digest
+from storewise.ssearch.reader import DocumentReader
 
 ENGINE = engine("parquet")
 SMALLEST = sorted(SAMPLE.glob("*.m10*"), key=lambda path: path.stat().st_size)[:4]

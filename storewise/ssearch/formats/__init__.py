@@ -1,0 +1,1 @@
+"""Tables of hits, written by other programs or with other options of FASTA: a folder a program."""
