@@ -30,6 +30,8 @@ from storewise.study.prices import Prices
 from storewise.study.publication import Publish
 from storewise.study.study import Study
 from storewise.workloads.alignments.mixed_phase import MixedParams
+from storewise.workloads.alignments.own import OwnQuestion
+from storewise.workloads.alignments.queries import QUESTIONS as KNOWN
 from storewise.workloads.alignments.query_phase import QueryParams
 from storewise.workloads.alignments.workload import ReadParams, WriteParams
 from storewise.workloads.contract import PhaseParams, SearchParams
@@ -165,8 +167,13 @@ def store(described: Engine) -> str:
 def questions() -> str:
     """The parameters of phases `query` and `mixed`."""
     known = PhaseParams.model_fields
-    asked, mixed = parameters(QueryParams, known), parameters(MixedParams, known)
-    return f"Parameters:\n\n{asked}\n\nThose of `mixed`:\n\n{mixed}"
+    hidden = {"own": QueryParams.model_fields["own"]}  # Storewise writes it
+    asked, mixed = parameters(QueryParams, {**known, **hidden}), parameters(MixedParams, known)
+    own = parameters(OwnQuestion, {})
+    return (
+        f"Parameters:\n\n{asked}\n\nThose of `mixed`:\n\n{mixed}\n\n"
+        f"Keys of a question of your own:\n\n{own}"
+    )
 
 
 def ycsb() -> str:
@@ -284,7 +291,7 @@ def parameters(model: type[BaseModel], known: Collection[str] = ()) -> str:
         value, choices = field.get_default(call_default_factory=True), _choices(field.annotation)
         others = [f"`{word}`" for word in choices if word != value]
         default = "required" if field.is_required() and not others else _default(value)
-        if value and isinstance(value, tuple) and set(value) == set(choices):
+        if value and isinstance(value, tuple) and set(value) in (set(choices), {*KNOWN}):
             default, others = "all", []
         brackets = " or ".join(filter(None, [default, *others]))
         told = f": {field.description}" if field.description else ""

@@ -17,7 +17,7 @@ from storewise.errors import ConfigError
 from storewise.study.checks import check_name, check_study
 from storewise.study.inputs import check_inputs
 from storewise.study.prices import PRICES, with_defaults
-from storewise.study.questions import check_questions
+from storewise.study.questions import check_questions, with_own_questions
 from storewise.study.references import find_reference, load_reference
 from storewise.study.section import complaint
 from storewise.study.study import Study
@@ -121,6 +121,7 @@ def load_study(
         text.fail(("max_cost",), f"needs prices: give the study `prices`, or write {root / PRICES}")
     if kind.reads_inputs and not study.inputs.paths and study.inputs.search is None:
         text.fail(("inputs",), "give either paths (outputs of searches) or search (FASTA files)")
+    study = with_own_questions(study, text)
     study = _with_resolved_phases(study, kind, text)
     check_study(study, text, many=many)
     _check_references(study, text, root)

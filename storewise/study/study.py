@@ -19,6 +19,7 @@ from storewise.study.publication import Publish, as_publish
 from storewise.study.section import Section, as_list
 from storewise.study.sweep import expand_sweep
 from storewise.study.trial import Phase, Trial, trial_id, trial_seed
+from storewise.workloads.alignments.own import OwnQuestion
 
 
 def _engines(value: Any) -> Any:
@@ -87,6 +88,8 @@ class Study(Section):
     exclude: Annotated[list[dict[str, Any]], BeforeValidator(_rules)] = Field(default_factory=list)
     repeats: int = Field(default=1, ge=1, le=1000)
     phases: Annotated[list[Phase], BeforeValidator(_phases)] = Field(min_length=1)
+    questions: dict[str, OwnQuestion] = Field(default_factory=dict)
+    """Questions of the study's own, for phase ``query`` of workload ``alignments``."""
     indexes: list[str] = Field(default_factory=list)
     study_fields: bool = False
     on_bad_input: Literal["fail", "quarantine"] = "fail"

@@ -63,7 +63,7 @@ class Reader:
 
     def top(self, query: Top) -> list[tuple[Any, int]]:
         """Like `Client.top`."""
-        documents = self._others(query, "aggregate")
+        documents = self._others(query, "aggregate", query.where)
         return query.answer(documents) if documents else self._client.top(query)
 
     def histogram(self, query: Histogram) -> dict[int, int]:

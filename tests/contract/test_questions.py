@@ -20,12 +20,34 @@ from storewise.engines.registry import engine
 from storewise.errors import EngineError
 from storewise.ssearch.parse.stream import content_digest
 from storewise.ssearch.reader import DocumentReader
+from storewise.workloads.alignments.own import OwnQuestion
 from storewise.workloads.alignments.queries import QUESTIONS, Question, ask, way_of
 from storewise.workloads.alignments.query_phase import ParameterPool, QueryParams, draw
 
 FILES = [SAMPLE / f"queries_04__{name}.m10.zst" for name in ("arabidopsis", "orchids", "yersinia")]
 INDEXES = tuple((Kind.ALIGN, name) for name in ("q", "gene", "e"))
 Parsed = list[dict[Kind, list[Document]]]
+#: Questions of a study's own, in conditions.
+OWN = {
+    name: OwnQuestion(**one)
+    for name, one in {
+        "long": {"where": ["o > 60", "q = :q"], "order": "b", "values": {"q": "q"}},
+        "libraries": {"kind": "gs", "where": ["l >= 30"], "group": "seqid", "limit": 5},
+        "frames": {"where": ["e < :e"], "group": "f", "values": {"e": "e"}},
+        "texts": {"kind": "rna", "where": ["b <= 40", "e > 2"], "limit": 10_000},
+    }.items()
+}
+#: The number of hits below an e-value, in each language.
+COUNTED = OwnQuestion(
+    values={"e": "e"},
+    sql="SELECT count(*), max(CASE WHEN q LIKE '%' THEN b ELSE 0 END) FROM {align} WHERE e < :e",
+    mongodb=[
+        {"$match": {"e": {"$lt": ":e"}}},
+        {"$group": {"_id": None, "n": {"$sum": 1}, "b": {"$max": "$b"}}},
+        {"$project": {"_id": 0}},
+    ],
+    cql="SELECT count(*), max(b) FROM {align} WHERE e < :e ALLOW FILTERING",
+)
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +94,8 @@ def asked(documents):
         Question("strong_hits", Find(Kind.ALIGN, (Where("e", "<", 1e300), Where("i", ">", 0.9)))),
         Question("top_genes", Top(Kind.ALIGN, "gene", 1)),
         Question("bits_histogram", Histogram(Kind.ALIGN, "b", 0.5)),
+        # A study's own, in conditions.
+        *(Question(name, one.query({"q": pool.rna[1], "e": 1e-3})) for name, one in OWN.items()),
     ]
 
 
@@ -98,6 +122,23 @@ def plain(question, documents):
         genes = [d["gene"] for d in hits if d["gene"] is not None]
         counts = {gene: genes.count(gene) for gene in set(genes)}
         return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[: query.limit]
+    if question.name in OWN:
+        tests = {"=": "__eq__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
+        found = [
+            document
+            for document in documents[query.kind]
+            if all(
+                document[one.field] is not None
+                and getattr(document[one.field], tests[one.op])(one.value) is True
+                for one in query.where
+            )
+        ]
+        if isinstance(query, Top):
+            values = [document[query.field] for document in found]
+            counts = {value: values.count(value) for value in set(values) - {None}}
+            return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[: query.limit]
+        key = query.order_by or "_id"
+        return sorted(found, key=lambda d: (d[key], d["_id"]))[: query.limit]
     bins = [math.floor(d["b"] / query.width) for d in hits]
     return {number: bins.count(number) for number in set(bins)}
 
@@ -112,8 +153,27 @@ def compare(cluster, flags, request, documents):
         for question in request:
             answer = ask(question, client, flags, ids)
             assert answer.value == plain(question, documents), question
-            if way_of(question.name, flags).by == "scan":
-                assert answer.read >= len(documents[Kind.ALIGN])
+            if way_of(question.query, flags).by == "scan":
+                assert answer.read >= len(documents[question.query.kind])
+
+
+def ask_own_text(cluster, documents):
+    """What a user has written in the store's language, over all stores or refused."""
+    described = engine(cluster.engine)
+    if described.language is None:
+        return
+    hits = [d for d in documents[Kind.ALIGN] if d["e"] < 1e-3]
+    own = COUNTED.own_text(described.language, {"e": 1e-3})
+    with closing(connect(cluster, "read")) as client:
+        if described.asks_one_store and max(len(cluster.stores), len(cluster.endpoints)) > 1:
+            with pytest.raises(EngineError, match="a statement reads one store, and there are 2"):
+                client.ask(own)
+            return
+        ((number, bits),) = client.ask(own)
+        assert (number, bits) == (len(hits), max(d["b"] for d in hits))
+        wrong = replace(own, text=[{"$no": 1}] if own.language == "mongodb" else "SELEKT 1")
+        with pytest.raises(EngineError, match=cluster.engine):
+            client.ask(wrong)
 
 
 def embedded(name, place, parsed, index, **more):
@@ -155,6 +215,7 @@ CASES = [
 def test_answers_of_embedded_stores(target, index, lacking, tmp_path, parsed, documents, asked):
     cluster = embedded(target.name, tmp_path, parsed, index, **dict(target.settings))
     compare(cluster, replace(engine(target.name).flags, **lacking), asked, documents)
+    ask_own_text(cluster, documents)
 
 
 @pytest.mark.parametrize("target", cells(SINGLE))
@@ -164,11 +225,12 @@ def test_answers_of_servers(target, clusters, documents, asked):
     indexes = {"indexes": INDEXES, "index_time": "after"} if flags.secondary_indexes else {}
     fill(cluster, documents, Schema(**indexes), batch=1000)
     compare(cluster, flags, asked, documents)
+    ask_own_text(cluster, documents)
 
 
-def test_who_answers_follows_from_the_flags():
+def test_who_answers_follows_from_the_flags(asked):
     def ways(flags):
-        found = [way_of(name, flags) for name in QUESTIONS]
+        found = [way_of(question.query, flags) for question in asked[: len(QUESTIONS)]]
         return [f"{way.answered_by} {way.by}" for way in found]
 
     able = replace(engine("sqlite").flags, finds=True)

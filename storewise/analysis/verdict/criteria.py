@@ -53,6 +53,8 @@ KINDS = {
     "aggregate": frozenset({"q3", "top_genes", "bits_histogram"}),
 }
 _QUESTIONS = KINDS["scan"] | KINDS["aggregate"]
+#: The phase that asks them, and a study's own.
+OF_QUESTIONS = "query"
 _INSERTS = frozenset({"insert", "add"})
 #: A phase belongs to a kind if at least this share of its operations does: YCSB's b and e have 5 %
 #: of updates and inserts, drawn at random.
@@ -188,7 +190,7 @@ def rates(tables: Tables) -> list[Criterion]:
         values = of_rows(tables, closed_steps(rows))
         if phase in kind_of:
             criteria.append(named(kind_of[phase], values, about=about))
-        elif names and names <= _QUESTIONS:
+        elif names and (names <= _QUESTIONS or phase == OF_QUESTIONS):
             more = {"title": "questions", "unit": "questions/s", "about": about}
             # Its questions count as scanning and aggregation.
             criteria.append(named("query", values, counts=not questions, **more))
@@ -203,7 +205,11 @@ def medians(
     """Scanning and aggregation in the first phase of questions, if no phase has only one kind:
     questions/s of one client, 1 / geometric mean of the median service times."""
     rows = rows_of(tables, "service_p50")
-    phases = [p for p in tables.phases_of(rows) if p in shares and set(shares[p]) <= _QUESTIONS]
+    phases = [
+        phase
+        for phase in tables.phases_of(rows)
+        if phase in shares and (set(shares[phase]) <= _QUESTIONS or phase == OF_QUESTIONS)
+    ]
     criteria = []
     for kind in ("scan", "aggregate"):
         of_kind = rows[rows["phase"].isin(phases[:1]) & rows["operation"].isin(KINDS[kind])]

@@ -16,6 +16,7 @@ from storewise.documents import Document, Field, FieldType, Kind
 from storewise.engines.cassandra.cluster import KEYSPACE
 from storewise.engines.cassandra.connection import FAILURES, open_session, retried
 from storewise.engines.contract.engine import Cluster, Mode, Schema
+from storewise.engines.contract.own_text import TABLE, OwnText, placed
 from storewise.engines.contract.queries import Count, Find, Operator
 from storewise.engines.contract.server import Credentials
 from storewise.engines.support.clients import ProcessClient, ProcessState
@@ -221,6 +222,15 @@ class CassandraClient(ProcessClient[ProcessState[Statements], Statements]):
         limits = [_FIRST_TOKEN + n * (_TOKENS - 1) // parts for n in range(parts + 1)]
         answers = self._execute_many("count", cql, list(pairwise(limits)))
         return sum(int(number) for ((number,),) in answers)
+
+    def ask(self, question: OwnText) -> list[tuple[Any, ...]]:
+        """The rows of a user's statement, in which `{align}` stands for a table."""
+        names = {kind.table: kind for kind in self._shared.kinds}
+        text = TABLE.sub(
+            lambda match: self._table(names[match[1]]).name if match[1] in names else match[0],
+            question.text,
+        )
+        return [tuple(row) for row in self._rows(*placed(text, question.values, "?"))]
 
     def owner(self, kind: Kind, document_id: bytes) -> str | None:
         """Name of the node whose part of the ring has the id: the first replica."""

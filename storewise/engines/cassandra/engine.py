@@ -56,6 +56,7 @@ class CassandraEngine(SpecEngine):
     """Cassandra's servers."""
 
     name = "cassandra"
+    language = "cql"
     flags = Flags(
         embedded=False,
         replicas=True,

@@ -22,6 +22,8 @@ class ChdbEngine(Engine):
     """ClickHouse in the client's process."""
 
     name = "chdb"
+    language = "sql"
+    asks_one_store = True
     title = "ClickHouse (chdb)"
     flags = FLAGS
     encoding = "arrow"

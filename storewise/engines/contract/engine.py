@@ -19,6 +19,7 @@ from zlib import crc32
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from storewise.documents import KINDS, Document, Encoding, Kind
+from storewise.engines.contract.own_text import Language, OwnText
 from storewise.engines.contract.queries import Count, Find, Histogram, Plan, Scan, Top
 from storewise.errors import EngineError
 
@@ -288,6 +289,10 @@ class Client(ABC):
         """Documents per bin of a number (`flags.finds`: by the store)."""
         return query.answer(self.every(query.kind))
 
+    def ask(self, question: OwnText) -> list[tuple[Any, ...]]:
+        """The rows of a question in the store's own language (`Engine.language`)."""
+        raise self._cannot("ask")
+
     def explain(self, query: Find | Count) -> Plan:
         """How the store would answer a query, with its values (`flags.explains`); of several nodes
         the first."""
@@ -325,6 +330,10 @@ class Engine(ABC):
     """Roles of servers that hold the documents; the first of them that a cluster has."""
     in_first_study: ClassVar[bool] = False
     """Part of the study that `storewise init` writes, where the store runs."""
+    language: ClassVar[Language | None] = None
+    """The language of questions that `Client.ask` takes."""
+    asks_one_store: ClassVar[bool] = False
+    """Whether `Client.ask` reaches only one of several stores or servers."""
     encoding: ClassVar[Encoding] = "dict"
     """The form in which `Client.insert` takes documents at the least cost."""
     consistencies: ClassVar[Mapping[str, str]]

@@ -121,14 +121,15 @@ class Count:
 @dataclass(frozen=True, slots=True)
 class Top:
     """The `limit` most frequent values of a field with their numbers of documents, most frequent
-    first, ties by value; null values are left out."""
+    first, ties by value; null values are left out. Only of documents that fulfil all conditions."""
 
     kind: Kind
     field: str
     limit: int
+    where: tuple[Where, ...] = ()
 
     def answer(self, documents: Iterable[Document]) -> list[tuple[Any, int]]:
-        values = (document.get(self.field) for document in documents)
+        values = (document.get(self.field) for document in _matching(documents, self.where))
         return self.merged([Counter(v for v in values if v is not None).items()])
 
     def merged(self, parts: Iterable[Iterable[tuple[Any, int]]]) -> list[tuple[Any, int]]:

@@ -120,6 +120,7 @@ class DuckdbEngine(Engine):
     """DuckDB in the client's process."""
 
     name = "duckdb"
+    language = "sql"
     title = "DuckDB"
     in_first_study = True
     flags = FLAGS

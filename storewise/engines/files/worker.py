@@ -82,11 +82,12 @@ def _matching(batches: Iterable[Any], task: Task) -> Iterator[Document]:
         if task.ids is not None:
             wanted = pa.array(sorted(task.ids), some.schema.field("_id").type)
             some = some.filter(pc.is_in(some["_id"], wanted))
+        where = () if isinstance(query, Histogram) else query.where
+        for one in where:
+            if one.field not in some.schema.names:
+                return
+            some = some.filter(_COMPARE[one.op](some[one.field], one.value))
         if isinstance(query, Top | Histogram):
-            some = some.select([name for name in (query.field,) if name in some.schema.names])
-        else:
-            for one in query.where:
-                if one.field not in some.schema.names:
-                    return
-                some = some.filter(_COMPARE[one.op](some[one.field], one.value))
+            wanted = {query.field, *(one.field for one in where)}
+            some = some.select([name for name in some.schema.names if name in wanted])
         yield from some.to_pylist()

@@ -16,6 +16,7 @@ from pymongo.write_concern import WriteConcern
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Schema
+from storewise.engines.contract.own_text import OwnText, filled
 from storewise.engines.contract.queries import Count, Find, Histogram, Plan, Scan, Top
 from storewise.engines.mongodb.codec import BsonCodec
 from storewise.engines.mongodb.connection import (
@@ -233,7 +234,7 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         codec = self._table(query.kind)
         name = codec.table.column(query.field).name
         pipeline: list[dict[str, Any]] = [
-            {"$match": {name: {"$ne": None}}},
+            {"$match": codec.filter(query.where, {name: {"$ne": None}})},
             {"$group": {"_id": f"${name}", "n": {"$sum": 1}}},
             {"$sort": {"n": -1, "_id": 1}},
             {"$limit": query.limit},
@@ -264,6 +265,11 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         where = self._table(query.kind).filter(query.where)
         with self._errors("count"):
             return self._collections[query.kind].count_documents(where)
+
+    def ask(self, question: OwnText) -> list[tuple[Any, ...]]:
+        """The documents of a user's pipeline, as tuples of their values."""
+        rows = self._aggregate(question.kind, filled(question.text, question.values))
+        return [tuple(row.values()) for row in rows]
 
     def explain(self, query: Find | Count) -> Plan:
         """The winning plan (https://www.mongodb.com/docs/manual/reference/explain-results/)."""

@@ -29,6 +29,7 @@ class MongoEngine(SpecEngine):
     """MongoDB's servers."""
 
     name = "mongodb"
+    language = "mongodb"
     in_first_study = True
     flags = Flags(
         embedded=False,

@@ -46,6 +46,8 @@ class MysqlEngine(ShardedEngine):
     """MariaDB's or MySQL's server."""
 
     name = "mariadb"
+    language = "sql"
+    asks_one_store = True
     in_first_study = True
     encoding = "arrow"
     Settings = MysqlSettings

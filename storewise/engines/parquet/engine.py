@@ -28,6 +28,7 @@ class ParquetEngine(Engine):
     """A data set of sorted Parquet files, read in the client's process."""
 
     name = "parquet"
+    language = "sql"
     title = "Parquet files"
     in_first_study = True
     encoding = "arrow"

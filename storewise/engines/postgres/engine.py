@@ -38,6 +38,8 @@ class PostgresEngine(ShardedEngine):
     """PostgreSQL as a server, sharded by the client where there are several."""
 
     name = "postgres"
+    language = "sql"
+    asks_one_store = True
     in_first_study = True
     encoding = "arrow"
     Settings = PostgresSettings

@@ -8,6 +8,7 @@ or `_floor`.
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self, TypeVar
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Cluster, Flags, Mode
+from storewise.engines.contract.own_text import TABLE, OwnText, placed
 from storewise.engines.contract.queries import Count, Find, Histogram, Plan, Query, Scan, Top, Where
 from storewise.engines.support.clients import ProcessState, ThreadClient
 from storewise.engines.support.stores import Router
@@ -202,6 +204,29 @@ class SqlReads(ThreadClient[State, Table]):
             bins[int(number)] += int(documents)
         return dict(bins)
 
+    def ask(self, question: OwnText) -> list[tuple[Any, ...]]:
+        """The rows of a user's statement, in which `{align}` stands for a table."""
+        stores: set[int] = set()
+
+        def source(match: re.Match[str]) -> str:
+            for kind in self._shared.kinds:
+                if kind.table == match[1]:
+                    parts = self._parts(self._table(kind), Count(kind))
+                    if len(parts) > 1:
+                        raise EngineError(
+                            f"{self.engine_name}: a statement reads one store, and there are "
+                            f"{len(parts)}; give the study one worker, process and node"
+                        )
+                    stores.update(store for store, _ in parts)
+                    return parts[0][1]
+            return match[0]
+
+        text = TABLE.sub(source, question.text)
+        # Drivers with `%s` take a single percent sign for the begin of one.
+        text = text.replace("%", "%%") if self.mark == "%s" else text
+        statement, values = placed(text, question.values, self.mark)
+        return [tuple(row) for row in self._rows(min(stores, default=0), statement, values)]
+
     def explain(self, query: Find | Count) -> Plan:
         text = self._plan(*self._requests(query)[0])
         return Plan(text, self._uses_index(text, query))
@@ -244,7 +269,8 @@ class SqlReads(ThreadClient[State, Table]):
                     rest = self._first_rows(query.limit, rest)
             case Top():
                 name = quoted(table.column(query.field).name)
-                select, clauses = f"{name}, count(*) AS n", [f"{name} IS NOT NULL"]
+                select = f"{name}, count(*) AS n"
+                clauses.append(f"{name} IS NOT NULL")
                 rest = f" GROUP BY {name}"
                 # A single store can limit the result; several must return all counts.
                 if len(parts) == 1:

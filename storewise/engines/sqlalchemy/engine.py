@@ -70,6 +70,7 @@ class SqlEngine(ExternalEngine):
     """A database behind a SQLAlchemy URL."""
 
     name = "sql"
+    language = "sql"
     title = "SQL database"
     flags = replace(FLAGS, embedded=False, external=True, authentication=True)
     consistencies: ClassVar[Mapping[str, str]] = {

@@ -199,6 +199,8 @@ class SqliteEngine(Engine):
     """SQLite in the client's process."""
 
     name = "sqlite"
+    language = "sql"
+    asks_one_store = True
     title = "SQLite"
     in_first_study = True
     flags = FLAGS

@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Client, Flags
+from storewise.engines.contract.own_text import OwnText
 from storewise.engines.contract.queries import Find, Histogram, Top
 from storewise.errors import EngineError
 from storewise.workloads.reader import By, Native, Reader, route
@@ -34,15 +35,15 @@ class Way(NamedTuple):
     """The side that answers a question (store or client), and the verb it uses."""
 
     answered_by: Literal["store", "client"]
-    by: By
+    by: By | Literal["own text"]
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """A question and its query; the most selective condition comes first."""
 
-    name: Name
-    query: Find | Top | Histogram
+    name: str
+    query: Find | Top | Histogram | OwnText
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +55,19 @@ class Answer:
     read: int
 
 
-def way_of(name: Name, flags: Flags) -> Way:
-    """The way to answer a question on an engine with these flags.
+def way_of(query: Find | Top | Histogram | OwnText, flags: Flags) -> Way:
+    """The way to answer a query on an engine with these flags.
 
     An engine that reads the files again always answers in the client's processes."""
-    natives: dict[Name, Native] = {"top_genes": "aggregate", "bits_histogram": "histogram"}
-    native = natives.get(name, "find")
-    by = route(native, flags, conditions=native == "find")
-    # gene_hits has a single condition; others need sorting or filtering by the client.
-    store = by == native or (by == "range" and name == "gene_hits")
+    if isinstance(query, OwnText):
+        return Way("store", "own text")
+    natives: dict[type, Native] = {Top: "aggregate", Histogram: "histogram"}
+    native = natives.get(type(query), "find")
+    where = () if isinstance(query, Histogram) else query.where
+    by = route(native, flags, conditions=bool(where))
+    # A single condition needs no sorting or filtering by the client.
+    alone = isinstance(query, Find) and len(where) == 1 and query.order_by is None
+    store = by == native or (by == "range" and alone)
     return Way("store" if store and not flags.rereads else "client", by)
 
 
@@ -74,7 +79,8 @@ def ask(
     `ids` gives all ids of a kind in lists, for engines that can neither search nor scan.
     Values: of best_hits a list of (align, rna, gs); of gene_hits a dict of chromosome to its
     (number, documents in the order of ids); of strong_hits the documents in the order of e-values,
-    ties by id; of top_genes and bits_histogram what `Client.top` and `Client.histogram` give.
+    ties by id; of top_genes and bits_histogram what `Client.top` and `Client.histogram` give; of a
+    study's own question its documents, counts or rows.
     """
     reader = Reader(client, flags, ids)
     match question.query:
@@ -82,6 +88,9 @@ def ask(
             return Answer(reader.top(top), (), reader.read)
         case Histogram() as histogram:
             return Answer(reader.histogram(histogram), (), reader.read)
+        case OwnText() as own:
+            rows = client.ask(own)
+            return Answer(rows, (), len(rows))
         case Find() as find:
             hits = reader.find(find)
     if question.name == "best_hits":
@@ -92,7 +101,10 @@ def ask(
     if question.name == "strong_hits":
         hits.sort(key=itemgetter("e", "_id"))
         return Answer(hits, hits, reader.read)
-    hits.sort(key=itemgetter("_id"))
+    if question.query.order_by is None:
+        hits.sort(key=itemgetter("_id"))
+    if question.name != "gene_hits":
+        return Answer(hits, hits, reader.read)
     by_chromosome: dict[str | None, list[Document]] = {}
     for hit in hits:
         by_chromosome.setdefault(hit["chr"], []).append(hit)

@@ -234,6 +234,18 @@ BAD = {
     "a million brackets": more("", "title: " + "[" * 900_000, f"{MOST_LEVELS} others"),
     "100,000 levels": more("", f"factors: {{workers: {list(range(100_000))}}}", "50,000"),
     "too many nodes": more("", "factors: {nodes: 1000000000}", "1 to 10,000", base=MONGODB),
+    # Formats, and questions of one's own.
+    "a wrong format": other(1, "inputs", "data", "data, format: blast9", "expected one of m10"),
+    "columns alone": other(1, "inputs", "data", "data, columns: a b", "columns need a format"),
+    "no columns of one's own": other(1, "inputs", "data", "data, format: last, columns: a",
+                                     "only blast6, diamond, mmseqs2 have lists"),
+    "nobody asks": more("questions", 'questions: {a: {where: ["o > 1"]}}', "which this study lacks"),
+    "a wrong condition": more("questions.a", 'questions: {a: {where: ["o ~ 1"]}}', "an operator"),
+    "a wrong field": more("questions.a", 'questions: {a: {where: ["x > 1"]}}', "has no field 'x'"),
+    "a wrong number": more("questions.a", 'questions: {a: {where: ["o > y"]}}', "'y' is no int"),
+    "no such value": more("questions.a", 'questions: {a: {where: ["o > :y"]}}', "has no 'y'"),
+    "verbs and a text": more("questions.a", 'questions: {a: {group: q, sql: S}}', "give either"),
+    "a question of nothing": more("questions.a", "questions: {a: {}}", "give either conditions"),
     # Publication.
     "no place on S3": more("publish", "publish: p.yaml", "s3://BUCKET/PREFIX"),
     "no place at all": more("publish.to", "publish: {name: a}", "missing"),
