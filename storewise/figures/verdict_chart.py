@@ -21,7 +21,7 @@ from storewise.analysis.measure.conditions import conditions
 from storewise.analysis.measure.derived import times_asked
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.answer import MIN_OPERATIONS
-from storewise.analysis.verdict.asked import LOAD, OF_ONE_FILE
+from storewise.analysis.verdict.asked import LOAD, OF_ONE_FILE, QUESTIONS, SIZE
 from storewise.analysis.verdict.criteria import KINDS
 from storewise.analysis.verdict.criterion import Criterion, Standing
 from storewise.analysis.verdict.decision import Verdict
@@ -120,7 +120,8 @@ def verdict_chart(tables: Tables, verdict: Verdict) -> VerdictChart:
 
 
 def shown_columns(verdict: Verdict) -> list[Criterion]:
-    """At most COLUMNS: questions, load and size, then other counting criteria but rates."""
+    """At most COLUMNS: questions (a study's own first), load and size, then other counting criteria
+    but rates."""
     replaced = {"load", "disk", "query", *KINDS}
     more = [
         c
@@ -132,7 +133,15 @@ def shown_columns(verdict: Verdict) -> list[Criterion]:
         and any(s.estimate.mean > c.least for s in c.standings)
     ]
     columns = [*(c for c in verdict.asked if c.standings), *more]
-    by_priority = sorted(range(len(columns)), key=lambda place: columns[place].weight == 0)
+
+    def last(place: int) -> tuple[bool, bool]:
+        """What is left out first: what does not count, then usual questions."""
+        name = columns[place].name
+        own = name in {c.name for c in verdict.asked} - {*QUESTIONS, LOAD, SIZE}
+        usual = name in QUESTIONS and name not in KINDS["read"]
+        return columns[place].weight == 0 and not own, usual
+
+    by_priority = sorted(range(len(columns)), key=last)
     return [columns[place] for place in sorted(by_priority[:COLUMNS])]
 
 

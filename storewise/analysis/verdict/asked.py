@@ -17,7 +17,14 @@ from storewise.analysis.judge.comparable_steps import loads
 from storewise.analysis.measure.throughput import FINISH
 from storewise.analysis.model.columns import ALL
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.verdict.criteria import KINDS, client_threads, of_measure, of_rows, rows_of
+from storewise.analysis.verdict.criteria import (
+    KINDS,
+    OF_QUESTIONS,
+    client_threads,
+    of_measure,
+    of_rows,
+    rows_of,
+)
 from storewise.analysis.verdict.criterion import Criterion, figures
 
 #: Operation -> the heading of its column, and a description of its result.
@@ -84,7 +91,8 @@ def _questions(tables: Tables) -> list[Criterion]:
         for name in dict.fromkeys([*order, *map(str, of_phase["operation"])]):
             if name not in columns:
                 rows = least_load(of_phase[of_phase["operation"] == name])
-                title, about = QUESTIONS.get(name, (name, f"phase {phase}"))
+                about = "your question" if phase == OF_QUESTIONS else f"phase {phase}"
+                title, about = QUESTIONS.get(name, (name.replace("_", " "), about))
                 columns[name] = _column(name, of_rows(tables, rows), title, "s", about)
     return list(columns.values())
 

@@ -202,8 +202,8 @@ def rates(tables: Tables) -> list[Criterion]:
 def medians(
     tables: Tables, shares: dict[str, dict[str, float]], measured_kinds: dict[str, str]
 ) -> list[Criterion]:
-    """Scanning and aggregation in the first phase of questions, if no phase has only one kind:
-    questions/s of one client, 1 / geometric mean of the median service times."""
+    """Reading, scanning and aggregation in the first phase of questions, if no phase has only one
+    kind: questions/s of one client, 1 / geometric mean of the median service times."""
     rows = rows_of(tables, "service_p50")
     phases = [
         phase
@@ -211,7 +211,7 @@ def medians(
         if phase in shares and (set(shares[phase]) <= _QUESTIONS or phase == OF_QUESTIONS)
     ]
     criteria = []
-    for kind in ("scan", "aggregate"):
+    for kind in ("read", "scan", "aggregate"):
         of_kind = rows[rows["phase"].isin(phases[:1]) & rows["operation"].isin(KINDS[kind])]
         names = sorted(set(of_kind["operation"]))
         if kind in measured_kinds or not names:

@@ -24,12 +24,14 @@ from storewise.engines.contract.queries import Find, Histogram, Top, Where
 from storewise.errors import ConfigError, EngineError
 from storewise.ssearch.reader import DocumentReader
 from storewise.workloads.alignments.own import OwnQuestion
-from storewise.workloads.alignments.point_reads import document_bytes
+from storewise.workloads.alignments.point_reads import PointReads, document_bytes
 from storewise.workloads.alignments.queries import QUESTIONS, Answer, Question, ask, way_of
-from storewise.workloads.alignments.stored_files import StoredFiles
+from storewise.workloads.alignments.stored_files import IdDraw, StoredFiles
 from storewise.workloads.contract import ClientContext, EndedParams, Operation
 from storewise.yamlfile import suggestion
 
+#: The question that looks up a document by its id, as phase `read` does.
+LOOK_UP = "get"
 #: Files of the sample, at most, and alignments read of each.
 _FILES = 8
 _ALIGNMENTS = 20_000
@@ -39,7 +41,9 @@ class QueryParams(EndedParams):
     """Parameters of the questions."""
 
     questions: tuple[str, ...] = Field(
-        default=QUESTIONS, min_length=1, description="which are asked, in turn; also your own"
+        default=QUESTIONS,
+        min_length=1,
+        description="which are asked, in turn; `get` looks a document up by id, and your own",
     )
     own: dict[str, OwnQuestion] = Field(
         default_factory=dict, description="the study's own questions, put here by Storewise"
@@ -66,8 +70,8 @@ class QueryParams(EndedParams):
         if len(set(self.questions)) < len(self.questions):
             raise ValueError("`questions` has a question twice")
         for name in self.questions:
-            if name not in QUESTIONS and name not in self.own:
-                known = [*QUESTIONS, *self.own]
+            known = [LOOK_UP, *QUESTIONS, *self.own]
+            if name not in known:
                 raise ValueError(f"no question is called {name!r}{suggestion(name, known)}")
         return self
 
@@ -164,7 +168,11 @@ def questions(client: Client, context: ClientContext) -> Iterator[Operation]:
     if context.client == 0:
         # From a separate random stream, so that the sequence of questions does not change.
         first = np.random.default_rng(pool.seed)
-        noted = [draw(name, params, pool, first, language) for name in params.questions]
+        noted = [
+            draw(name, params, pool, first, language)
+            for name in params.questions
+            if name != LOOK_UP
+        ]
         context.notes.extend(note_of(question, client, context) for question in noted)
     stream = context.stream(pool.seed)
     share = context.share
@@ -178,11 +186,18 @@ def questions(client: Client, context: ClientContext) -> Iterator[Operation]:
     def size() -> int:
         return sum(document_bytes(document) for document in got[0].documents)
 
+    reads, ids = PointReads(client, context), IdDraw(files, context.stream()).single_ids(None)
+
+    def operation(name: str) -> Operation:
+        if name == LOOK_UP:
+            return reads.single_read(*next(ids))
+        question = draw(name, params, pool, stream, language)
+        return Operation(name, partial(call, question), size=size)
+
     # Neighbouring clients begin with different questions.
     names = params.questions
     turns = islice(count(context.client), share)
-    drawn = (draw(names[turn % len(names)], params, pool, stream, language) for turn in turns)
-    return (Operation(q.name, partial(call, q), size=size) for q in drawn)
+    return (operation(names[turn % len(names)]) for turn in turns)
 
 
 def note_of(question: Question, client: Client, context: ClientContext) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class AlignmentsWorkload(Workload):
     phases: ClassVar[Mapping[str, PhaseSpec]] = {
         "write": PhaseSpec("write", WriteParams, ("insert", "finish"), loads=True),
         "read": PhaseSpec("read", ReadParams, ("get",), loads=False),
-        "query": PhaseSpec("query", QueryParams, QUESTIONS, loads=False),
+        "query": PhaseSpec("query", QueryParams, (*QUESTIONS, "get"), loads=False),
         "mixed": PhaseSpec("mixed", MixedParams, ("get", "add"), loads=False, changes=True),
     }
 

@@ -239,7 +239,7 @@ BAD = {
     "columns alone": other(1, "inputs", "data", "data, columns: a b", "columns need a format"),
     "no columns of one's own": other(1, "inputs", "data", "data, format: last, columns: a",
                                      "only blast6, diamond, mmseqs2 have lists"),
-    "nobody asks": more("questions", 'questions: {a: {where: ["o > 1"]}}', "which this study lacks"),
+    "nobody asks": more("questions", "questions: {a: {group: q}}", "which this study lacks"),
     "a wrong condition": more("questions.a", 'questions: {a: {where: ["o ~ 1"]}}', "an operator"),
     "a wrong field": more("questions.a", 'questions: {a: {where: ["x > 1"]}}', "has no field 'x'"),
     "a wrong number": more("questions.a", 'questions: {a: {where: ["o > y"]}}', "'y' is no int"),
