@@ -130,6 +130,7 @@ class Table:
         rows: Rows | None = None
         starts: list[int] = []
         searches: list[int] = []
+        begun: set[int] = set()
         at = 0
         for comments in (*block.comments, None):
             stop = block.rows if comments is None else comments.row
@@ -140,6 +141,7 @@ class Table:
                     if self._next is not None or not self.counts.queries:
                         self._next = None
                         self._begin(at)
+                        begun.add(at)
                     starts.append(at)
                     searches.append(self.counts.queries - 1)
                 at = stop
@@ -149,6 +151,7 @@ class Table:
             return
         if self._by_comments:
             rows.starts, rows.searches = np.array(starts), np.array(searches)
+            self._check_queries(rows, block, new=begun)
             self._name_searches(rows)
         else:
             self._take_all(rows)
@@ -335,6 +338,22 @@ class Table:
             self._tasks.append(last)
         last.queries.append(query)
         self.counts.queries += 1
+
+    def _check_queries(self, rows: Rows, block: Block, *, new: set[int]) -> None:
+        """Refuse a row that names another query than the row before it, with no comment between
+        them that begins a query: the rows `new` follow one that does."""
+        before, self._query = self._query, rows.query(rows.number - 1)
+        changes = rows.changes().tolist()
+        if before == rows.query(0):
+            del changes[0]
+        wrong = [row for row in changes if row not in new]
+        if wrong:
+            text_of, line, offset = row_of(block, wrong[0])
+            expected = rows.query(wrong[0] - 1) if wrong[0] else before
+            raise InputError(
+                self._name, "the row is of another query", line=line, offset=offset,
+                expected=f"rows of {expected}, as before", found=shown(text_of),
+            )  # fmt: skip
 
     def _name_searches(self, rows: Rows) -> None:
         """Give searches that were begun by a row of this block the names of their queries."""

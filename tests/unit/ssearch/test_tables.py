@@ -317,3 +317,29 @@ def test_no_change_of_a_byte_makes_other_documents_of_the_other_rows(data):
             for row in others:
                 same = {k: v for k, v in found[kind][row].items() if k not in ("ti",)}
                 assert same == {k: v for k, v in expected[kind][row].items() if k not in ("ti",)}
+
+
+@given(st.data())
+def test_no_line_that_is_lost_doubled_or_moved_puts_a_hit_to_another_query(data):
+    """It is refused where the format shows it; a hit keeps the query of its own row."""
+    name = data.draw(st.sampled_from(["blast_blastp.fmt7", "fasta36_ssearch_p.m8C"]))
+    lines = content(name).splitlines(keepends=True)
+    one, other = (data.draw(st.integers(0, len(lines) - 1)) for _ in range(2))
+    how = data.draw(st.sampled_from(["lost", "doubled", "moved"]))
+    line = lines.pop(one)
+    if how != "lost":
+        lines.insert(other, line)
+    if how == "doubled":
+        lines.insert(one, line)
+    text = b"".join(lines)
+    if data.draw(st.booleans()):
+        text = gzip.compress(text, 1)
+    try:
+        found, _ = of_bytes(text)
+    except InputError:
+        return
+    expected = {
+        tuple(row.split(b"\t")[:2]) for row in lines if b"\t" in row and not row.startswith(b"# ")
+    }
+    pairs = zip(found[KINDS[3]], found[KINDS[2]], strict=True)
+    assert {(hit["q"].encode(), gs["seqid"].encode()) for hit, gs in pairs} == expected
