@@ -43,7 +43,7 @@ class QueryParams(EndedParams):
     questions: tuple[str, ...] = Field(
         default=QUESTIONS,
         min_length=1,
-        description="which are asked, in turn; `get` looks a document up by id, and your own",
+        description="which are asked, in turn; also your own, and `get`: look up by id",
     )
     own: dict[str, OwnQuestion] = Field(
         default_factory=dict, description="the study's own questions, put here by Storewise"

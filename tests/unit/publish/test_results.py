@@ -90,7 +90,7 @@ def test_names_and_tags():
 
 
 @pytest.mark.parametrize(
-    "name, scale", [("demo", None), ("niec2014-nodes", "paper"), ("ycsb", None), ("biology", None)]
+    "name, scale", [("demo", None), ("niec2014-nodes", "paper"), ("ycsb", None), ("measures", None)]
 )
 def test_a_study_is_the_same_from_its_one_file(name, scale, tmp_path):
     """Without the checkout that it was read in: its prices, references and what it extends."""

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from support.paths import SMALL
+from support.paths import DATA, SMALL
 from support.s3.faults import Cut
 
 from storewise.errors import InputError
@@ -12,7 +12,7 @@ from storewise.s3.uri import parse
 from storewise.ssearch.convert import convert_file
 from storewise.ssearch.inputs.manifest import build_manifest
 from storewise.ssearch.inputs.paths import list_inputs
-from storewise.ssearch.inputs.table import read_table
+from storewise.ssearch.inputs.table import read_table, rows_of
 from storewise.ssearch.inspect import inspect_file
 from storewise.study.load import load_study
 from storewise.study.template import check_outputs, write_study
@@ -77,3 +77,16 @@ def test_tools_take_objects_as_they_take_files(s3, s3_corpus, tmp_path):
         InputError, match=r"other/: none of the first 1 files is an output of a search"
     ):
         check_outputs(f"{s3.uri}/other/")
+
+
+def test_a_table_on_s3_is_found_by_its_first_bytes(s3, tmp_path):
+    """Compressed, as an object; the study's format goes with it to whoever reads it."""
+    for name in ("blast_blastp.fmt7.gz", "blast_own.fmt7.gz"):
+        s3.put(f"tables/{name}", (DATA / "tables" / name).read_bytes())
+    uris = list_inputs([f"{s3.uri}/tables/"])
+    out = tmp_path / "manifest.parquet"
+    assert build_manifest(uris, out).end == "visible"
+    rows = list(rows_of(read_table(out, "manifest")))
+    assert [(row.format, row.alignments) for row in rows] == [("blast7", 253), ("blast7", 36)]
+    with pytest.raises(InputError, match="another format; expected fasta8c"):
+        build_manifest(uris, tmp_path / "other.parquet", input_format="fasta8c")
