@@ -160,7 +160,7 @@ class Rows:
         }
         tasks = _task_ids(digest, self.searches)
         ti = _ids(np.repeat(tasks, np.diff(np.append(self.starts, rows)), axis=0))
-        nothing = {name: pa.nulls(rows, kind) for name, kind in TYPES.items()}
+        nothing = {name: _repeated(None, kind, rows) for name, kind in TYPES.items()}
         share, overlap, turned = self._scores()
         result = []
         for kind, start, stop, sequence in (
@@ -170,7 +170,7 @@ class Rows:
             b, e = self._column(start), self._column(stop)
             values = {
                 "_id": own[kind],
-                "t": pa.array(np.full(rows, kind.code)),
+                "t": _repeated(kind.code, TYPES["int"], rows),
                 "b": b,
                 "e": e,
                 "l": pc.abs(pc.subtract(e, b)),
@@ -183,11 +183,13 @@ class Rows:
         ppos = self._numbers("ppos")
         values = {
             "_id": own[Kind.ALIGN],
-            "t": pa.array(np.full(rows, Kind.ALIGN.code)),
+            "t": _repeated(Kind.ALIGN.code, TYPES["int"], rows),
             "b": self._column("bitscore"),
             "e": self._column("evalue"),
             "s_w": nothing["int"],
-            "f": pa.array(["f", "r"]).take(pa.array(turned.view(np.int8))),
+            "f": pa.array(["f", "r"]).take(pa.array(turned.view(np.int8)))
+            if turned.any()
+            else _repeated("f", TYPES["str"], rows),
             "i": pa.array(share, mask=np.isnan(share)),
             "o": pa.array(overlap),
             "p": self._optional("score", nothing["int"]),
@@ -377,6 +379,20 @@ class Part:
             return dicts, *dicts_of(columns, digest, study_fields=study_fields)
         packed = [d for one in self.tasks for d in one.bson(digest, study_fields=study_fields)]
         return packed, *bson_of(columns, digest, study_fields=study_fields)
+
+
+#: Arrays of one value, of which slices are taken: batch after batch needs the same.
+_REPEATED: dict[tuple[Any, str], Any] = {}
+
+
+def _repeated(value: Any, kind: Any, rows: int) -> Any:
+    """An array of `rows` times a value."""
+    key = value, str(kind)
+    known = _REPEATED.get(key)
+    if known is None or len(known) < rows:
+        known = pa.nulls(rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), rows)
+        _REPEATED[key] = known
+    return known[:rows]
 
 
 def _ids(array: Any) -> Any:

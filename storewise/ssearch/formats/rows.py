@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,23 +47,41 @@ class Comments(NamedTuple):
     row: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Block:
-    """Whole lines of a file. `offset` and `line` are of its first byte, `stop` of what follows it;
-    `text` has its `rows` only."""
+    """Whole lines of a file. `offset` and `line` are of its first byte, `size` is its bytes; `text`
+    has its rows only."""
 
     text: bytes
     comments: list[Comments]
-    rows: int
     offset: int
     line: int
-    stop: tuple[int, int]
+    size: int
+    _rows: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """The number of rows; who has parsed them may set it, which saves counting."""
+        if self._rows is None:
+            # Several times as fast as bytes.count where newlines are dense.
+            self._rows = int(np.count_nonzero(np.frombuffer(self.text, np.uint8) == _NEWLINE))
+        return self._rows
+
+    @rows.setter
+    def rows(self, number: int) -> None:
+        self._rows = number
+
+    @property
+    def stop(self) -> tuple[int, int]:
+        """Byte offset and line number behind its last line."""
+        lines = sum(one.text.count(b"\n") for one in self.comments)
+        return self.offset + self.size, self.line + self.rows + lines
 
     def without_first_row(self, size: int) -> Block:
         """The block without its first row, which has `size` bytes."""
         comments = [one._replace(row=max(one.row - 1, 0)) for one in self.comments]
         first = Comments(self.text[:size], self.line, self.offset, 0)
-        return replace(self, text=self.text[size:], comments=[*comments, first], rows=self.rows - 1)
+        return Block(self.text[size:], [*comments, first], self.offset, self.line, self.size)
 
     def without(self, lines: Sequence[bytes]) -> Block:
         """The block, which has no comments, without lines that are no rows."""
@@ -84,11 +102,8 @@ def _cut(data: bytes, runs: Iterable[tuple[int, int]], offset: int, line: int) -
         passed += text.count(b"\n")
         pieces.append(data[at:start])
         at = end
-    # Several times as fast as bytes.count where newlines are dense.
-    rows += int(np.count_nonzero(np.frombuffer(data, np.uint8)[at:] == _NEWLINE))
     text = b"".join([*pieces, data[at:]]) if pieces else data
-    stop = offset + len(data), line + rows + passed
-    return Block(text, comments, rows, offset, line, stop)
+    return Block(text, comments, offset, line, len(data))
 
 
 class Blocks:

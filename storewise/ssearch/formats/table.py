@@ -132,6 +132,10 @@ class Table:
         searches: list[int] = []
         begun: set[int] = set()
         at = 0
+        if not block.comments and block.text:
+            rows = self._parsed(block)
+            if rows.number:
+                block.rows = rows.number
         for comments in (*block.comments, None):
             stop = block.rows if comments is None else comments.row
             if stop > at:
@@ -210,6 +214,7 @@ class Table:
             rest = block.without(self._form.seldom) if self._form.seldom else block
             if rest.rows == block.rows:
                 raise
+            block.text, block.comments = rest.text, rest.comments
             parse = partial(parse_rows, rest, self._columns, self._name)
             return Rows(parse(), self._form, partial(parse, OF_HITS))
 
