@@ -1,6 +1,6 @@
 """Make ``docs/report.png`` and the gallery from finished studies.
 
-``python docs/pictures.py results/demo results/biology results/all-engines``: the first study is the
+``python docs/pictures.py results/demo results/servers``: the first study is the
 picture of the README, each is a part of ``docs/gallery.md``. Reports are taken as they lie there;
 make them anew first (``storewise report NAME``). Needs playwright and Chromium, as the tests do.
 """
