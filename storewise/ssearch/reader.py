@@ -46,7 +46,7 @@ class DocumentReader:
         name: str | None = None,
     ) -> None:
         if len(digest) < DIGEST_BYTES:
-            raise ValueError(f"a digest of at least {DIGEST_BYTES} bytes, not {len(digest)}")
+            raise ValueError(f"a digest has at least {DIGEST_BYTES} bytes, not {len(digest)}")
         if encoding not in get_args(Encoding):
             raise ValueError(f"encoding {encoding!r} is not one of {', '.join(get_args(Encoding))}")
         if alignments_per_batch < 1 or chunk_bytes < 1:

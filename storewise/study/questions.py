@@ -1,4 +1,4 @@
-"""The questions of a study: its own, and those that its inputs cannot answer."""
+"""Checks of a study's questions: of its own, and of those that its inputs cannot answer."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def placed(text: str, values: Mapping[str, Any], mark: str) -> tuple[str, list[A
 
 
 def filled(text: Any, values: Mapping[str, Any]) -> Any:
-    """A pipeline in which texts ``:name`` are the values of the names."""
+    """The pipeline with each string ``:name`` replaced by its value."""
     if isinstance(text, Mapping):
         return {key: filled(value, values) for key, value in text.items()}
     if isinstance(text, list):

@@ -72,8 +72,8 @@ def answer(task: Task) -> Any:
 
 
 def _matching(batches: Iterable[Any], task: Task) -> Iterator[Document]:
-    """The documents that fulfil the query's conditions: only these are made of the columns, as a
-    search by `grep` prints only the lines that match."""
+    """The documents that match the query; only these are built from the columns, as `grep` prints
+    only the lines that match."""
     query, left = task.query, task.documents
     for batch in batches:
         if left <= 0:

@@ -37,8 +37,8 @@ Documents = tuple[Any, Any, Any, Any]
 
 @dataclass(slots=True)
 class Tasks:
-    """Searches that follow each other, with one library and the same parameters; `first` is the
-    ordinal of the first, `queries` an Arrow array or a list."""
+    """Consecutive searches in one library with the same parameters; `first` is the ordinal of the
+    first, `queries` an Arrow array or a list."""
 
     first: int
     library: str

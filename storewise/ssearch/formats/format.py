@@ -67,10 +67,10 @@ class InputFormat:
 
     @property
     def text(self) -> str:
-        """Its name, followed by the user's columns: ``blast6 qseqid sseqid pident``."""
+        """The format's name, followed by the user's columns: ``blast6 qseqid sseqid pident``."""
         return " ".join([self.table.name if self.table is not None else M10, *self.names])
 
     @property
     def ends(self) -> bool:
-        """Whether the end of a file is visible, and so a cut."""
+        """Whether the format marks the end of a file, so that a cut is seen."""
         return self.table is None or self.table.ends

@@ -49,8 +49,8 @@ _SAME = {
 def column_names(written: Sequence[str], *, ungapped: bool = False) -> list[str]:
     """BLAST's names of columns that a program or a user has written; ``std`` stands for `STD`.
 
-    With `ungapped` (DIAMOND) ``qseq`` and ``sseq`` are sequences without gaps, which are no aligned
-    ones. A column that comes again is passed over.
+    With `ungapped` (DIAMOND) ``qseq`` and ``sseq`` are no aligned sequences and not used. Repeated
+    columns are ignored.
     """
     names: list[str] = []
     for name in written:

@@ -62,7 +62,7 @@ def parse_format(text: str) -> InputFormat:
     form = FORMATS.get(name)
     if columns and (form is None or not form.own_columns):
         own = ", ".join(one.name for one in FORMATS.values() if one.own_columns)
-        raise ConfigError(f"format {name}: its columns are known; only {own} have lists of columns")
+        raise ConfigError(f"format {name} has fixed columns; only {own} have lists of columns")
     return InputFormat(form, tuple(columns))
 
 
@@ -86,7 +86,7 @@ def format_of(head: bytes, name: str, asked: str = "") -> InputFormat:
         if re.match(pattern, head):
             raise InputError(
                 name, f"{what}, which is not read", line=1, offset=0,
-                expected=_TABLES, found=f"its first bytes; {advice}",
+                expected=_TABLES, found=f"{shown(head[:30])}: {advice}",
             )  # fmt: skip
     if not head:
         raise InputError(

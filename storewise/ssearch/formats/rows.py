@@ -61,7 +61,7 @@ class Block:
 
     @property
     def rows(self) -> int:
-        """The number of rows; who has parsed them may set it, which saves counting."""
+        """The number of rows; a parser that knows it may set it, which saves counting."""
         if self._rows is None:
             # Several times as fast as bytes.count where newlines are dense.
             self._rows = int(np.count_nonzero(np.frombuffer(self.text, np.uint8) == _NEWLINE))
@@ -109,9 +109,9 @@ def _cut(data: bytes, runs: Iterable[tuple[int, int]], offset: int, line: int) -
 class Blocks:
     """The blocks of a file.
 
-    `passed` are whole lines that are no rows, beside comments; None where the format has no
-    comments. InputError for bytes that are no text, for lines that end with CR LF, and for a last
-    line without its line feed, because a file that was cut ends so.
+    `passed` are lines to skip that are no comments; None if the format has no comments. Raises
+    InputError for bytes that are no text, for CR LF, and for a last line without its line feed,
+    because a file that was cut ends so.
     """
 
     def __init__(self, stream: ByteReader, name: str, passed: Sequence[bytes] | None) -> None:
@@ -163,7 +163,7 @@ class Blocks:
             yield start, len(data)
 
     def _before(self, data: bytes, end: int, at: int) -> int:
-        """Where the lines begin that are passed over and end at `at`, after `end`."""
+        """The start of the skipped lines that end at `at`; not before `end`."""
         while at > end:
             for line in self._passed or ():
                 start = at - len(line) - 1

@@ -35,9 +35,9 @@ class _Number(NamedTuple):
 
 @dataclass(slots=True)
 class _Meaning:
-    """What some comment lines say, which come again for each query: values that stay until others
-    come; a number of hits, or of queries, whose places count from the first of these lines; and
-    whether a search's program comes again. `state` is when the values were taken last."""
+    """What comment lines say that repeat for each query: values, valid until others replace them;
+    a number of hits, or of queries, whose places count from the first of these lines; and whether
+    they begin another search. `state` is the state of the table when the values were applied."""
 
     values: dict[str, str]
     found: _Number | None
@@ -117,7 +117,7 @@ class Table:
         if self._form.ends and self._begun is not None:
             raise InputError(
                 self._name, "the file ends too early", line=line, offset=end,
-                expected=f"the number of queries, as at the end of `{self._form.advice}`",
+                expected=f"the number of queries in a last line, which `{self._form.advice}` writes",
                 found="the end of the file",
             )  # fmt: skip
         if self._tasks:
@@ -170,8 +170,8 @@ class Table:
         missing = [one for one in (*NEEDED, "length") if one not in names]
         if names and (missing or not identity):
             raise InputError(
-                self._name, "its columns do not make a hit", line=line, offset=offset,
-                expected=f"{', '.join(NEEDED)}, length and pident among the columns",
+                self._name, "it lacks columns that a hit needs", line=line, offset=offset,
+                expected=f"all of {', '.join(NEEDED)}, length and pident",
                 found=", ".join(names),
             )  # fmt: skip
         return names
@@ -263,7 +263,7 @@ class Table:
             if self._by_comments and processed.value != self._begun:
                 raise InputError(
                     self._name, "the output is not complete", line=line_of, offset=offset_of,
-                    expected=f"{self._begun} queries, as there are before",
+                    expected=f"{self._begun} queries, as counted above this line",
                     found=f"{processed.value} queries",
                 )  # fmt: skip
             self._begun = None
@@ -335,7 +335,7 @@ class Table:
             )  # fmt: skip
 
     def _begin(self, query: str | int) -> None:
-        """A new search: the name of its query, or the row of this block that has the name."""
+        """Begin a search; `query` is its name, or the row of this block that has the name."""
         last = self._tasks[-1] if self._tasks else None
         # The parameters are the same object until they change.
         if last is None or last.parameters is not self._parameters or last.library != self._library:
@@ -361,7 +361,7 @@ class Table:
             )  # fmt: skip
 
     def _name_searches(self, rows: Rows) -> None:
-        """Give searches that were begun by a row of this block the names of their queries."""
+        """Set the query of each search that began at a row of this block."""
         begun = [query for one in self._tasks for query in one.queries if isinstance(query, int)]
         names = iter(rows.queries.take(pa.array(begun, pa.int64())).to_pylist())
         for one in self._tasks:

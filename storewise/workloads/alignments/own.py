@@ -1,7 +1,6 @@
-"""Questions of a study's own: conditions in Storewise's verbs, or a store's own language.
+"""Questions that a user has written: conditions, or text in a store's language.
 
-Both may have values that are drawn from the stored data: ``:name`` stands for a value of the field
-that `values` gives for the name.
+``:name`` is replaced by a value drawn from the stored data: from the field ``values[name]``.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class OwnQuestion(BaseModel):
 
     @property
     def of(self) -> Kind:
-        """The kind of documents that it asks for."""
+        """The kind of documents that the question asks for."""
         for kind in KINDS:
             if kind.table == self.kind:
                 return kind
@@ -79,7 +78,8 @@ class OwnQuestion(BaseModel):
         return tuple(name for name in LANGUAGES if getattr(self, name) is not None)
 
     def field(self, name: str) -> DocumentField:
-        """A field of its kind; ValueError where there is none of this name, or it is an id."""
+        """The field `name` of the question's kind of documents; ValueError for an unknown one or an
+        id."""
         known = [field for field in self.of.fields if field.type in _TYPES]
         for field in known:
             if field.name == name:
@@ -111,7 +111,7 @@ class OwnQuestion(BaseModel):
             if self.field(self.values[name]).type != field.type:
                 raise ValueError(
                     f"condition {text!r}: {name!r} is drawn from {self.values[name]}, "
-                    f"which is no {field.type} as {field.name} is"
+                    f"which is not of type {field.type}, as {field.name} is"
                 )
             return Where(field.name, operator, values[name])
         try:

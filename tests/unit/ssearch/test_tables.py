@@ -275,7 +275,7 @@ def test_what_a_file_is_for_certain_is_held_against_what_was_asked_for():
         documents(TABLES / "blast_blastp.fmt7.gz", input_format="blast6")
     with pytest.raises(InputError, match=r"expected fasta8c; found an output of -m 10 \(m10\)"):
         documents(TABLES / "fasta36_ssearch_p.m10.gz", input_format="fasta8c")
-    with pytest.raises(ConfigError, match="its columns are known; only blast6, diamond, mmseqs2"):
+    with pytest.raises(ConfigError, match="has fixed columns; only blast6, diamond, mmseqs2"):
         of_bytes(ROW, input_format="fasta8 qseqid sseqid")
 
 
