@@ -117,7 +117,7 @@ class Table:
         if self._form.ends and self._begun is not None:
             raise InputError(
                 self._name, "the file ends too early", line=line, offset=end,
-                expected=f"the number of queries in a last line, which `{self._form.advice}` writes",
+                expected=f"a last line with the number of queries, as `{self._form.advice}` has",
                 found="the end of the file",
             )  # fmt: skip
         if self._tasks:
