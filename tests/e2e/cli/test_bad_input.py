@@ -37,7 +37,7 @@ BAD = {one.kind: one for one in made_bad() if one.kind in KINDS}
 
 def test_other_outputs_of_ssearch36(tmp_path):
     searched = searched_bad(tmp_path)
-    assert len(searched) == 11
+    assert len(searched) == 10
     paths = {bad.kind: tmp_path / file_name(bad.kind) for bad in searched}
     for bad in searched:
         paths[bad.kind].write_bytes(bad.stored)

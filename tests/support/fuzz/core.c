@@ -99,8 +99,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     c.floats = room_for((size_t)rows * FLOATS * sizeof *c.floats);
     unsigned char **bytes[] = {&c.frame, &c.opens, &c.has_gene, &c.has_chr, &c.has_query,
                                &c.has_library};
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 6; i++)
         *bytes[i] = room_for((size_t)rows);
+    memset(c.has_query, choice & 64 ? 0 : 1, (size_t)rows);
+    memset(c.has_library, choice & 64 ? 0 : 1, (size_t)rows);
     for (int i = 0; i < TEXTS; i++) {
         c.texts[i].data = room_for((size_t)room);
         c.texts[i].capacity = room;
