@@ -54,6 +54,19 @@ def _check_own(study: Study, name: str, question: OwnQuestion, text: YamlFile) -
                 f"has no text for {store}, which needs {words}; write one, ask by conditions "
                 "(where, order, group, limit), or leave the engine out",
             )
+        shards = ("workers", "processes") if described.flags.embedded else ("nodes",)
+        levels = study.levels_of(store)
+        several = [
+            key
+            for key in shards
+            if any(isinstance(level, int) and level > 1 for level in levels.get(key, ()))
+        ]
+        if described.asks_one_store and several:
+            text.fail(
+                ("questions", name),
+                f"is a statement, which reads one store, and {store} has several with "
+                f"{' and '.join(several)} above 1; ask by conditions (where, order, group, limit)",
+            )
 
 
 def check_questions(study: Study, text: YamlFile) -> None:

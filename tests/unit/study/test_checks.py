@@ -244,6 +244,12 @@ BAD = {
     "a wrong field": more("questions.a", 'questions: {a: {where: ["x > 1"]}}', "has no field 'x'"),
     "a wrong number": more("questions.a", 'questions: {a: {where: ["o > y"]}}', "'y' is no int"),
     "no such value": more("questions.a", 'questions: {a: {where: ["o > :y"]}}', "has no 'y'"),
+    "a text of several stores": more(
+        "questions.a", "questions: {a: {sql: S}}\nfactors: {processes: [2]}", "reads one store",
+        base=GOOD.replace("read:", "query:")),
+    "a text that a store lacks": more(
+        "questions.a", "questions: {a: {cql: S}}", "no text for sqlite, which needs `sql`",
+        base=GOOD.replace("read:", "query:")),
     "verbs and a text": more("questions.a", 'questions: {a: {group: q, sql: S}}', "give either"),
     "a question of nothing": more("questions.a", "questions: {a: {}}", "give either conditions"),
     # Publication.
