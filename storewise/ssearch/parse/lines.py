@@ -185,7 +185,8 @@ class Lines:
         return self.error(
             "the line ends with CR LF",
             expected=LF_EXPECTED,
-            found=shown(self.buffer[max(place - 30, 0) :] + b"\r\n"),
+            # Of its own line alone: what is before it may be in the buffer or not.
+            found=shown(self.buffer[max(place - 30, self.buffer.rfind(b"\n") + 1) :] + b"\r\n"),
             position=place,
         )
 

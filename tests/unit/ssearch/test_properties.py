@@ -3,7 +3,7 @@
 from random import Random
 from types import SimpleNamespace
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.inputs.ssearch import DATA, outcome
 
@@ -173,6 +173,7 @@ def damaged(random):
     return content
 
 
+@example(seed=1_410_830_243, chunk=64)  # a carriage return, 30 bytes behind a line feed
 @given(seed=SEEDS, chunk=CHUNKS)
 def test_damaged_files(seed, chunk):
     """The same documents or the same error, whatever has happened to the file."""
