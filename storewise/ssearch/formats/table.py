@@ -36,13 +36,14 @@ class _Number(NamedTuple):
 @dataclass(slots=True)
 class _Meaning:
     """What comment lines say that repeat for each query: values, valid until others replace them;
-    a number of hits, or of queries, whose places count from the first of these lines; and whether
-    they begin another search. `state` is the state of the table when the values were applied."""
+    a number of hits, or of queries, whose places count from the first of these lines; and the last
+    line that begins a search, -1 if none does. `state` is the state of the table when the values
+    were applied."""
 
     values: dict[str, str]
     found: _Number | None
     processed: _Number | None
-    begins: bool
+    begins: int
     lines: int
     size: int
     state: int = -1
@@ -82,7 +83,7 @@ class Table:
         self._values: dict[str, str] = {}
         self._state = 0
         self._by_comments = bool(self._form.query)
-        #: The query whose rows are being read.
+        #: The query of the row that was read last.
         self._query: str | None = None
         #: The query of comments that no row has followed yet.
         self._next: bytes | None = None
@@ -226,7 +227,6 @@ class Table:
         if not self._by_comments:
             self._apply(comments.text, line, offset)
             return
-        mark = b"\n" + self._form.query
         words, mark = comments.text, self._form.query
         at = -1 if words.startswith(mark) else words.find(b"\n" + mark)
         if at >= 0 or not words.startswith(mark):
@@ -249,7 +249,7 @@ class Table:
             meaning = self._meaning(words)
             if len(self._meanings) < _MEANINGS:
                 self._meanings[words] = meaning
-        if meaning.begins:
+        if meaning.begins >= 0:
             self._close_query(line, offset)
             self._begun = self._begun or 0
         if meaning.state != self._state:
@@ -266,7 +266,8 @@ class Table:
                     expected=f"{self._begun} queries, as counted above this line",
                     found=f"{processed.value} queries",
                 )  # fmt: skip
-            self._begun = None
+            # Behind the end of one output another one may begin.
+            self._begun = 0 if meaning.begins > processed.line else None
         return line + meaning.lines, offset + meaning.size
 
     def _meaning(self, words: bytes) -> _Meaning:
@@ -274,7 +275,7 @@ class Table:
         values: dict[str, str] = {}
         numbers: dict[str, _Number] = {}
         lines = words.split(b"\n")[:-1]
-        offset = 0
+        offset, begins = 0, -1
         for line, comment in enumerate(lines):
             for pattern in self._form.comments:
                 if match := pattern.fullmatch(comment):
@@ -283,11 +284,12 @@ class Table:
                             numbers[name] = _Number(int(value), line, offset)
                         else:
                             values[name] = text(value).strip()
+                        begins = line if name == "program" else begins
                     break
             offset += len(comment) + 1
         return _Meaning(
             values, numbers.get("found"), numbers.get("processed"),
-            "program" in values, len(lines), len(words),
+            begins, len(lines), len(words),
         )  # fmt: skip
 
     def _take_values(self, values: dict[str, str], line: int, offset: int) -> None:
@@ -315,7 +317,7 @@ class Table:
         self._columns = self._checked(names, line, offset)
 
     def _close_query(self, line: int, offset: int) -> None:
-        """The end of a query of comments: its task where no row made it, and its number of hits."""
+        """End the query that comments began: add its task if no row did, check its hits."""
         if self._next is not None:
             self._begin(text(self._next).removeprefix(" ").split(" ", 1)[0].split("\t", 1)[0])
         self._next, promise, self._promise = None, self._promise, None

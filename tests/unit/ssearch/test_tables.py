@@ -287,6 +287,8 @@ def test_columns_that_change_within_a_file_are_refused():
         of_bytes(first + other)
     _, reader = of_bytes(first + first)
     assert reader.counts.queries == 60
+    with pytest.raises(InputError, match="the file ends too early"):
+        of_bytes(first + first[: first.index(b"\n") + 1])
 
 
 def test_formats_are_known_by_name():
